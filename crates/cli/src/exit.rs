@@ -1,4 +1,4 @@
-//! Errors to exit codes: each family has its own.
+//! The exit code of each family of errors.
 
 use std::process::ExitCode;
 
@@ -7,27 +7,27 @@ use perdura_server::ServeError;
 
 use crate::output;
 
-/// The command line asks for something that cannot be.
+/// A request on the command line that cannot be fulfilled.
 #[derive(Debug)]
 pub struct Usage(pub String);
 
-/// What was found was printed as data already; only the exit code is left to say.
+/// The number of damaged objects, which were printed as data already. Only the exit code remains to be set.
 #[derive(Debug)]
 pub struct Damaged(pub usize);
 
-/// A check found that something does not hold, which was printed already.
+/// The number of checks that failed, which was printed already.
 #[derive(Debug)]
 pub struct Violated(pub usize);
 
-/// The data of a whole database contradict each other, which was printed already.
+/// The number of contradictions in the data of a whole database, which were printed already.
 #[derive(Debug)]
 pub struct Inconsistent(pub usize);
 
-/// Receipts name writes that a database does not have, which was printed already.
+/// The number of receipts for writes that a database does not have, which were printed already.
 #[derive(Debug)]
 pub struct Lost(pub usize);
 
-/// Something was left behind, which was printed already.
+/// Something was left out, which was printed already.
 #[derive(Debug)]
 pub struct Incomplete;
 
@@ -69,7 +69,7 @@ const DAMAGED: u8 = 3;
 const STOPPED: u8 = 4;
 const FENCED: u8 = 5;
 
-/// What to do about damage, by what a verb works on.
+/// The advice for damage, by the object of a verb.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Remedy {
     /// A database.
@@ -93,7 +93,7 @@ impl Remedy {
     }
 }
 
-/// Says on stderr, or in the log, what went wrong, and returns the exit code.
+/// Reports a failure on stderr or in the log, and returns the exit code.
 pub fn code(done: anyhow::Result<()>, remedy: Remedy) -> ExitCode {
     let Err(error) = done else {
         return ExitCode::SUCCESS;
@@ -112,8 +112,8 @@ pub fn code(done: anyhow::Result<()>, remedy: Remedy) -> ExitCode {
     ExitCode::from(code)
 }
 
-/// An error and its causes, each said once: errors of files say the system's words themselves, and
-/// some name the directory that stands before them.
+/// Returns an error and its causes, each once. Errors of files contain the system's words themselves, and some name the
+/// directory in front of them.
 fn told_once(error: &anyhow::Error) -> String {
     let mut told = String::new();
     for cause in error.chain() {
@@ -127,14 +127,14 @@ fn told_once(error: &anyhow::Error) -> String {
     told
 }
 
-/// Whether the reader of the output has closed its end.
+/// Returns whether the reader of the output has closed its end.
 fn is_closed_pipe(error: &anyhow::Error) -> bool {
     let io = error.downcast_ref::<std::io::Error>();
     let inner = io.and_then(std::io::Error::get_ref);
     inner.is_some_and(|inner| inner.is::<output::ReaderGone>())
 }
 
-/// Whether no file is damaged: what does not hold was printed already.
+/// Returns whether no file is damaged, and the failed check was printed already.
 fn was_told(error: &anyhow::Error) -> bool {
     error.downcast_ref::<Inconsistent>().is_some() || error.downcast_ref::<Lost>().is_some()
 }

@@ -1,4 +1,4 @@
-//! How a stopped database is restarted in memory: what a tree needs for it.
+//! The restart of a stopped database in memory, and the means that a tree needs for it.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,17 +9,17 @@ use perdura_device::{FileDisk, OverlayDisk};
 use perdura_recovery::disks::Disks;
 use perdura_recovery::tree::TreeMeans;
 
-/// Threads that read pages of a tree ahead.
+/// The number of threads that read pages of a tree ahead.
 const READERS: usize = 32;
 
-/// What a restart of a tree works with.
+/// The means of a tree's restart.
 #[derive(Debug, Clone, Args)]
 pub struct Pool {
-    /// Pages in memory, where the database has a tree.
+    /// Pages in memory, for a database with a tree.
     #[arg(long, value_name = "N", default_value_t = 16_384)]
     pub pool_pages: usize,
-    /// Where a restart in memory keeps the pages of a tree that it changes and that do not fit [default: the data
-    /// directory]. In a file without a name, which goes with the process.
+    /// The directory for changed pages of a tree that do not fit in memory [default: the data directory]. They are in a
+    /// file without a name, which is removed when the process ends.
     #[arg(long, value_name = "DIR")]
     pub scratch: Option<PathBuf>,
 }
@@ -33,7 +33,7 @@ impl Pool {
         }
     }
 
-    /// The disks, of which the one with the tree is not changed by what is written to it.
+    /// Returns the disks. The one with the tree is overlaid, so that writes do not change it.
     pub fn overlay(&self, data: &PathBuf, disks: &Disks) -> Result<Disks> {
         let scratch = FileDisk::at(self.scratch.as_ref().unwrap_or(data));
         let overlay = OverlayDisk::new(Arc::clone(&disks.data), &scratch, "")?;

@@ -1,7 +1,7 @@
-//! The `perdura` command: one verb a file.
+//! The `perdura` command, with one file for each verb.
 //!
-//! stdout is data, stderr is for people. Exit codes: 0 done, 1 failed, 2 usage, 3 data damaged,
-//! 4 the disk failed and the database has stopped.
+//! stdout is for data, stderr is for people. Exit codes: 0 done, 1 failed, 2 usage, 3 data damaged, 4 the disk failed
+//! and the database has stopped.
 
 mod exit;
 mod in_memory;
@@ -68,7 +68,7 @@ enum Verb {
 fn main() -> std::process::ExitCode {
     let _flush = perdura_logging::FlushAtEnd;
     let verb = Cli::parse_from(setting_args::joined(std::env::args_os())).verb;
-    // A merge, a restore and a restart of many disks open many files as well.
+    // A merge, a restore and a restart of many disks also open many files.
     let _limit = perdura_device::descriptors::raise_limit();
     let remedy = match verb {
         Verb::Backup(_) | Verb::Archive(_) | Verb::Restore(_) => exit::Remedy::Archive,
@@ -113,10 +113,10 @@ mod tests {
 
     use super::Cli;
 
-    /// Values of flags that make a database without a log, or an archive without runs.
+    /// The values of flags that make a database without a log, or an archive without runs.
     const EXPERIMENTS: [&str; 3] = ["none", "unlogged", "unsorted"];
 
-    /// Returns the flags of a verb and the verbs below it that can be given such a value.
+    /// Returns the flags of a verb and of the verbs below it that accept such a value.
     fn experiments(verb: &Command) -> Vec<String> {
         let is_one = |arg: &&clap::Arg| {
             let values = arg.get_possible_values();

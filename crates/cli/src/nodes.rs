@@ -13,10 +13,10 @@ use perdura_server::{TlsAuthClients, TlsFiles};
 use crate::exit::Usage;
 use crate::verb::logd::key;
 
-/// How often a takeover looks for answers.
+/// The interval at which a takeover looks for replies.
 const LOOK_EVERY: Duration = Duration::from_micros(100);
 
-/// What an open needs of the nodes that the settings name; `None` if they name none.
+/// Returns the nodes that the settings name, for an open. `None`: the settings name no nodes.
 pub fn of(settings: &NodeSettings) -> Result<Option<Nodes>> {
     if settings.groups.is_empty() {
         let is_alone = settings.view.is_none()
@@ -79,7 +79,7 @@ pub fn of(settings: &NodeSettings) -> Result<Option<Nodes>> {
     }))
 }
 
-/// Returns the files that say how TLS is spoken to nodes, if it is.
+/// Returns the files that determine how TLS is spoken to nodes. `None`: TLS is not used.
 fn tls_of(files: &NodeTlsFiles) -> Result<Option<TlsFiles>> {
     let NodeTlsFiles { ca_cert, cert, key } = files.clone();
     ensure!(
@@ -111,7 +111,7 @@ fn pair_of(text: &str) -> Result<[String; 2]> {
     })
 }
 
-/// Eight bytes of the system's randomness.
+/// Returns eight bytes of the system's randomness.
 fn random() -> u64 {
     let nonce = perdura_logd::draw_nonce().expect("the system gives random numbers");
     u64::from_le_bytes(*nonce.first_chunk().expect("a nonce has 32 bytes"))

@@ -28,7 +28,7 @@ use crate::in_memory::Pool;
 use crate::programs::player;
 use crate::read_disk::ReadDisk;
 
-/// Where the database is.
+/// The directories of a database.
 #[derive(Debug, Clone, Args)]
 pub struct Directories {
     /// The data directory.
@@ -45,7 +45,7 @@ pub struct Directories {
 }
 
 impl Directories {
-    /// The directories.
+    /// Returns the directories.
     pub fn paths(&self) -> Paths {
         Paths {
             data: self.data.clone(),
@@ -59,30 +59,30 @@ impl Directories {
 pub struct Offline {
     /// The disks.
     pub disks: Disks,
-    /// What the anchor says.
+    /// The content of the anchor.
     pub anchor: Anchor,
-    /// What is wrong with the anchor although it can be read.
+    /// The faults of the anchor that do not prevent reading it.
     pub anchor_notes: Vec<String>,
-    /// Where its anchor is.
+    /// The data directory, which has the anchor.
     data: PathBuf,
-    /// Takes the results of calls that do something else than the log says.
+    /// Takes the results of calls that differ from the results in the log.
     pub accept: Option<AcceptDivergence>,
     _locks: Locks,
 }
 
 impl Offline {
-    /// Opens a database without the right to change it.
+    /// Opens a database read-only.
     ///
     /// # Errors
-    /// A directory without a database, one of another version, and one that a server has open.
+    /// Fails for a directory without a database, a database of another version, and one that a server has open.
     pub fn open(directories: &Directories) -> Result<Offline> {
         Offline::opened(directories, Demand::All)
     }
 
-    /// Opens what is left of a database that a restart would refuse.
+    /// Opens the remains of a database that a restart would refuse.
     ///
     /// # Errors
-    /// A directory without an anchor that can be read, and one that a server has open.
+    /// Fails for a directory without a readable anchor, and one that a server has open.
     pub fn open_damaged(directories: &Directories) -> Result<Offline> {
         Offline::opened(directories, Demand::Anchor)
     }
@@ -118,12 +118,12 @@ impl Offline {
         })
     }
 
-    /// The shape of its pages.
+    /// Returns the shape of its pages.
     pub fn geometry(&self) -> Geometry {
         self.anchor.geometry
     }
 
-    /// Where the log that a restart could need begins, in each stream: at the older image.
+    /// Returns the position in each stream from which on a restart could need the log: that of the older image.
     pub fn log_begin(&self) -> Vec<Pos> {
         log_begin(&self.anchor)
     }
@@ -143,20 +143,21 @@ impl Offline {
         )
     }
 
-    /// Where a restart cuts the log. What only nodes may hold is no damage of the disks.
+    /// Returns the positions at which a restart cuts the log. Blocks that only nodes may hold do not count as damage of
+    /// the disks.
     ///
     /// # Errors
-    /// As [`Anchor::decide_cut`].
+    /// Errors of [`Anchor::decide_cut`].
     pub fn decide_cut(&self, scans: &[StreamScan]) -> perdura::Result<Cut> {
         let may_lack = Tail::LookedAt.may_lack(&self.anchor);
         self.anchor.decide_cut(scans, may_lack)
     }
 
-    /// The methods of these names and the level with this number, if they are for this database;
-    /// without a number the highest level that is.
+    /// Returns the methods of these names and the level with this number, if they are legal for this database. Without
+    /// a number, returns the highest legal level.
     ///
     /// # Errors
-    /// [`Usage`] with the reason.
+    /// Returns [`Usage`] with the reason.
     pub fn way(&self, names: &str, level: Option<u8>) -> Result<(Methods, Level)> {
         let scheme = self.anchor.scheme;
         let methods = Methods::by_names(names).map_err(Usage)?;
@@ -169,13 +170,13 @@ impl Offline {
         Ok((methods, level))
     }
 
-    /// Restarts in memory as one would by default, and changes nothing. Gives the digest, too.
+    /// Restarts in memory with the defaults, and changes nothing. Also returns the digest.
     pub fn restart(&self, pool: &Pool) -> Result<(Restarted, String)> {
         let (methods, level) = self.way("auto", None)?;
         self.restart_by(&methods, &Schedule::new(level, threads_or_cores(0)), pool)
     }
 
-    /// Restarts in memory in a certain way.
+    /// Restarts in memory with the given methods and schedule.
     pub fn restart_by(
         &self,
         methods: &Methods,
@@ -191,7 +192,7 @@ impl Offline {
         Ok((restarted, digest))
     }
 
-    /// What a restart in memory works with.
+    /// Returns the options of a restart in memory.
     pub fn restart_options(&self, methods: &Methods, schedule: &Schedule) -> RestartOptions {
         RestartOptions {
             disks: self.disks.clone(),
@@ -209,7 +210,7 @@ impl Offline {
         }
     }
 
-    /// Returns the same options over disks that pages can be written to, if a restart writes some in place.
+    /// Returns the same options over disks that accept writes of pages, if a restart writes some in place.
     pub fn overlaid_options(
         &self,
         methods: &Methods,
@@ -225,7 +226,8 @@ impl Offline {
     }
 }
 
-/// Rows and digest; where transactions interleave, of taken slots, which no index counts.
+/// Returns the number of rows and the digest. Where transactions interleave, the rows are the taken slots, which no
+/// index counts.
 pub fn described(restarted: &Restarted) -> perdura::Result<(u64, String)> {
     let heap = &restarted.heap;
     if restarted.record.scheme.has_tables() {
@@ -235,7 +237,7 @@ pub fn described(restarted: &Restarted) -> perdura::Result<(u64, String)> {
     Ok((taken_slots(heap), perdura_steal::digest(heap)))
 }
 
-/// Rows, where no index counts them.
+/// Returns the number of rows where no index counts them.
 pub fn taken_slots(heap: &Heap) -> u64 {
     let of_page = |page: &[u8]| match (layout::kind(page), layout::class(page)) {
         (Some(PageKind::Slotted), Some(class)) => to_u64(layout::taken_count(page, class)),
@@ -250,7 +252,7 @@ pub fn taken_slots(heap: &Heap) -> u64 {
     .sum()
 }
 
-/// `0` means one thread a core.
+/// Returns the number of threads. `0` means one for each core.
 pub fn threads_or_cores(threads: usize) -> usize {
     match threads {
         0 => std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
@@ -258,7 +260,7 @@ pub fn threads_or_cores(threads: usize) -> usize {
     }
 }
 
-/// `0` means [`THREADS_A_CORE`] a core.
+/// Returns the number of threads of a restore. `0` means [`THREADS_A_CORE`] for each core.
 pub fn restore_threads(threads: usize) -> usize {
     match threads {
         0 => THREADS_A_CORE * threads_or_cores(0),
@@ -266,18 +268,18 @@ pub fn restore_threads(threads: usize) -> usize {
     }
 }
 
-/// The report with the digest in it.
+/// Returns the report with the digest in it.
 pub fn with_digest(mut report: RestartReport, digest: String) -> RestartReport {
     report.digest = Some(digest);
     report
 }
 
-/// A digest as text.
+/// Returns a digest as text.
 pub fn hex(digest: u64) -> String {
     format!("{digest:016x}")
 }
 
-/// An error of opening, with what to do if a server has the database open.
+/// Returns an error of opening, with advice if a server has the database open.
 fn stopped(error: Error) -> anyhow::Error {
     match error {
         locked @ Error::Locked { .. } => anyhow::Error::new(locked)
@@ -286,10 +288,10 @@ fn stopped(error: Error) -> anyhow::Error {
     }
 }
 
-/// Returns the anchor of the database in these directories; `None` if there is no database yet.
+/// Returns the anchor of the database in these directories. `None`: no database exists yet.
 ///
 /// # Errors
-/// Those of [`find`]: a directory of other files, a database whose anchor is missing or damaged.
+/// Errors of [`find`]: a directory of other files, a database whose anchor is missing or damaged.
 pub fn look(paths: &Paths) -> Result<Option<Anchor>> {
     if !paths.data.is_dir() {
         return Ok(None);
@@ -301,7 +303,7 @@ pub fn look(paths: &Paths) -> Result<Option<Anchor>> {
     Ok(found.map(|(_, anchor, _)| anchor))
 }
 
-/// The anchor of the database in a directory, if there is one that can be read.
+/// Returns the anchor of the database in a directory, if it can be read.
 pub fn peek(dir: &Path) -> Option<Anchor> {
     read_anchor(&ReadDisk::open(dir)).ok().flatten()
 }

@@ -1,7 +1,8 @@
-//! All that verbs print. Data on stdout: text or one JSON object. Words for people on stderr, or in the log if there is one.
+//! The output of all verbs. Data goes to stdout, as text or one JSON object. Messages for people go to stderr, or to
+//! the log of a verb that has one.
 //!
-//! No failure of either ends the process by a panic, which the macros of the standard library would do. A stdout that takes
-//! nothing is an error of the verb. A stderr that takes nothing costs words: the verb's work comes first.
+//! No failure of either ends the process by a panic, which the macros of the standard library would cause. If stdout
+//! accepts nothing, the verb fails. If stderr accepts nothing, messages are lost: the verb's work has priority.
 
 use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,12 +13,12 @@ use perdura_server::ServerOptions;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::Serialize;
 
-/// The time that words for people wait for a reader of stderr.
+/// The time that messages for people wait for a reader of stderr.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Bytes for which there is room in a pipe that can be written.
+/// The bytes that fit into a pipe that is ready for writing.
 const PIPE_BYTES: usize = 4096;
 
-/// The reader of stdout has closed its end: it has what it wanted.
+/// The reader of stdout has closed its end, because it has everything it wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReaderGone;
 
@@ -29,7 +30,7 @@ impl std::fmt::Display for ReaderGone {
 
 impl std::error::Error for ReaderGone {}
 
-/// Stdout, whose errors say that they are about it.
+/// Stdout. Its errors name it.
 #[derive(Debug, Clone, Copy)]
 pub struct Stdout;
 
@@ -67,17 +68,17 @@ pub fn json_line(out: &mut impl Write, value: &impl Serialize) -> Result<()> {
     Ok(())
 }
 
-/// Prints text as it is.
+/// Prints text unchanged.
 pub fn text(text: &str) -> Result<()> {
     bytes_as_they_are(text.as_bytes())
 }
 
-/// Begins the log of a verb that runs for long.
+/// Begins the log of a long-running verb.
 pub fn start_log(options: &ServerOptions) -> Result<()> {
     perdura_logging::start(options.log_level, options.log_format).context("starting the log")
 }
 
-/// Says why the verb fails: in the log if there is one, or else on stderr.
+/// Reports why the verb fails: in the log if it exists, otherwise on stderr.
 pub fn error(text: &str) {
     match perdura_logging::is_running() {
         true => tracing::error!(target: "cli", "{text}"),
@@ -85,7 +86,7 @@ pub fn error(text: &str) {
     }
 }
 
-/// Says what an operator should know although the verb continues: in the log if there is one, or else on stderr.
+/// Reports something to the operator while the verb continues: in the log if it exists, otherwise on stderr.
 pub fn warning(text: &str) {
     match perdura_logging::is_running() {
         true => tracing::warn!(target: "cli", "{text}"),
@@ -93,7 +94,7 @@ pub fn warning(text: &str) {
     }
 }
 
-/// Prints lines on stderr, unless it takes none.
+/// Prints lines on stderr, unless it accepts none.
 pub fn note(text: &str) {
     put_on_stderr(&format!("{}\n", shown(text)), PATIENCE);
 }
@@ -103,12 +104,14 @@ pub fn has_terminal() -> bool {
     io::stderr().is_terminal()
 }
 
-/// Shows on a terminal how far the verb is, in place of what it showed before. A terminal that is stopped is not waited for.
+/// Shows the progress of the verb on a terminal, in place of the line before. Does not wait for a terminal that is
+/// stopped.
 pub fn progress(text: &str) {
     put_on_stderr(&format!("\r{text}"), Duration::ZERO);
 }
 
-/// Writes to stderr what it takes. The first text that finds no reader within `patience` is the last one that waits.
+/// Writes as much to stderr as it accepts. The first text that finds no reader within `patience` is the last one that
+/// waits.
 fn put_on_stderr(text: &str, patience: Duration) {
     static UNREAD: AtomicBool = AtomicBool::new(false);
     let stderr = io::stderr();
@@ -124,15 +127,15 @@ fn put_on_stderr(text: &str, patience: Duration) {
         );
         let is_unread = ready == Ok(0);
         UNREAD.store(is_unread, Ordering::Relaxed);
-        // Neither a full disk nor a closed pipe changes anything about the verb.
+        // A full disk or a closed pipe does not affect the verb.
         if is_unread || stderr.lock().write_all(piece).is_err() {
             return;
         }
     }
 }
 
-/// Text for a terminal: what would move its cursor or change its colors is escaped. Names and
-/// fields of foreign files can hold anything.
+/// Returns text for a terminal. Characters that would move its cursor or change its colors are escaped, because names
+/// and fields of foreign files can contain anything.
 pub fn shown(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -149,7 +152,7 @@ pub fn shown(text: &str) -> String {
     out
 }
 
-/// Bytes for people: printable ASCII as it is, the rest escaped, long ones cut.
+/// Returns bytes for people: printable ASCII as it is, the rest escaped, long ones cut.
 pub fn bytes(bytes: &[u8], longest: usize) -> String {
     let shown = &bytes[..bytes.len().min(longest)];
     let more = if shown.len() < bytes.len() { "..." } else { "" };

@@ -15,19 +15,19 @@ use perdura_base::num::to_u64;
 use perdura_base::{Error, Result};
 use perdura_device::{Access, ReadDir, ReadFile, ReadOnly, open_regular, read_ahead};
 
-/// How long to wait for the lock of a server that may have been killed just now.
+/// The time to wait for the lock of a server that may just have been killed.
 const LOCK_WAIT: Duration = Duration::from_secs(2);
-/// How long a lock is left alone between two attempts.
+/// The pause between two attempts to lock.
 const LOCK_PAUSE: Duration = Duration::from_millis(5);
 
-/// A directory, to be read.
+/// A directory that is only read.
 #[derive(Debug)]
 pub struct ReadDisk {
     root: PathBuf,
 }
 
 impl ReadDisk {
-    /// The disk below `root`, which is not created.
+    /// Returns the disk below `root`, which is not created.
     pub fn open(root: &Path) -> ReadOnly<ReadDisk> {
         ReadOnly(ReadDisk {
             root: root.to_owned(),
@@ -44,7 +44,7 @@ impl ReadDisk {
 }
 
 impl ReadDisk {
-    /// Takes a shared lock, for which it waits a while.
+    /// Takes a shared lock, and waits a while for it.
     fn share(&self, full: &Path, file: fs::File) -> Result<fs::File> {
         let begin = Instant::now();
         loop {
@@ -72,7 +72,7 @@ impl ReadDir for ReadDisk {
         let mut options = OpenOptions::new();
         options.read(true);
         let cached = open_regular(&options, 0, &full).map_err(named)?;
-        // Without direct I/O reads go through the cache, which is only a matter of speed.
+        // Without direct I/O, reads go through the cache, which only affects speed.
         let around = match access {
             Access::Buffered => None,
             Access::Direct => open_regular(&options, libc::O_DIRECT, &full).ok(),
@@ -98,8 +98,8 @@ impl ReadDir for ReadDisk {
         names().map_err(|source| Error::io("list", full.display().to_string(), source))
     }
 
-    /// Shares the lock with other readers; a server holds it alone, and a killed one until its last write
-    /// has landed. Without a lock file there is nobody to exclude, and none is made.
+    /// Shares the lock with other readers. A server holds it alone, and a killed server until its last write has
+    /// landed. Without a lock file no process can hold the lock, and no file is made.
     fn lock(&self, path: &str) -> Result<Box<dyn Any + Send + Sync>> {
         let full = self.full(path);
         let named = |source| Error::io("lock", full.display().to_string(), source);
@@ -123,7 +123,7 @@ impl ReadDir for ReadDisk {
         };
         match self.share(&full, file.map_err(named)?) {
             Ok(shared) => Ok(Some(Box::new(shared))),
-            // The file system has no locks of directories; the lock file remains.
+            // The file system has no locks of directories. The lock file remains.
             Err(Error::Io { source, .. }) if source.raw_os_error().is_some_and(is_unsupported) => {
                 Ok(None)
             }
@@ -145,7 +145,7 @@ fn is_unsupported(errno: i32) -> bool {
 
 /// An open file.
 pub struct OpenFile {
-    /// Relative to the disk, as the engine's files name themselves.
+    /// The path relative to the disk, as in the names of the engine's files.
     path: String,
     name: String,
     cached: fs::File,

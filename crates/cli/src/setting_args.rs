@@ -11,17 +11,17 @@ use perdura_server::settings::{Group, Setting, Settings, Source};
 
 use crate::exit::Usage;
 
-/// What was given on the command line.
+/// The settings that were given on the command line.
 #[derive(Debug, Clone, Default)]
 pub struct Given(Vec<(&'static Setting, Vec<String>)>);
 
 impl Given {
-    /// The names of the settings.
+    /// Returns the names of the settings.
     pub fn names(&self) -> impl Iterator<Item = &'static str> {
         self.0.iter().map(|(setting, _)| setting.name)
     }
 
-    /// Takes it into `settings`.
+    /// Applies them to `settings`.
     pub fn apply(&self, settings: &mut Settings) -> Result<()> {
         for (setting, texts) in &self.0 {
             debug_assert!(!texts.is_empty(), "a flag that is given has a value");
@@ -47,8 +47,8 @@ fn hint(kind: Kind) -> &'static str {
     }
 }
 
-/// Returns the command line with `--name yes` and `--name no` of a yes-or-no setting joined by `=`. Such a flag may also
-/// be alone, and the parser would otherwise take the word for something else.
+/// Returns the command line with `--name yes` and `--name no` of a yes-or-no setting joined by `=`. Such a flag may
+/// also have no value. Without the `=` the parser would take the word for another argument.
 pub fn joined(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     let mut out: Vec<OsString> = Vec::new();
     let mut is_over = false;
@@ -87,7 +87,7 @@ fn add(command: Command, wanted: fn(&Setting) -> bool) -> Command {
                 shown.map_or(String::new(), |value| format!(" [default: {value}]"))
             }
         };
-        // A sentence's end belongs behind its default.
+        // The full stop belongs behind the default.
         let doc = row.doc.trim_end_matches('.');
         let mut arg = Arg::new(row.name)
             .long(row.name)
@@ -163,13 +163,13 @@ flags!(
 );
 
 flags!(
-    /// How a database is opened that is only read; the verb says where it is.
+    /// The settings with which a database is opened to be read. The verb has the directory.
     ReaderArgs,
     |row| ["log-dir", "image-dir", "maxmemory", "restart-level", "threads"].contains(&row.name)
 );
 
 flags!(
-    /// How a database is opened, and what it is made with; the verb says where it is.
+    /// The settings with which a database is opened, and those that a new one gets. The verb has the directory.
     DatabaseArgs,
     |row| row.group == Group::Database && row.name != "data"
 );

@@ -1,23 +1,23 @@
-//! The table of signals whose default ends or stops a process, and the deed of each process on them.
+//! The table of signals whose default ends or stops a process, and the action of each process on them.
 //!
-//! A signal of [`TABLE`] that is ignored gets a handler that does nothing. A handler, unlike the disposition to ignore,
-//! is not passed on to programs that this one runs. SIGTERM and the like are taken over by the processes that act on
-//! them: `perdura_server::serve` and `perdura_logd::serve`.
+//! A signal of [`TABLE`] that is ignored gets a handler that does nothing. Unlike the disposition to ignore, a handler
+//! is not inherited by programs that this one runs. SIGTERM and similar signals are handled by the processes that act
+//! on them: `perdura_server::serve` and `perdura_logd::serve`.
 
 use std::sync::Arc;
 
 use signal_hook::consts::signal as s;
 
-/// A deed of a process on a signal.
+/// The action of a process on a signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Does {
     /// Nothing.
     Ignores,
-    /// Ends, or stops, as it does by default.
+    /// Ends or stops, as by default.
     Usual,
     /// Ends cleanly.
     Ends,
-    /// Reads certificates anew.
+    /// Reads certificates again.
     Reloads,
 }
 
@@ -33,7 +33,7 @@ impl Does {
     }
 }
 
-/// A signal, and what processes do on it.
+/// A signal, and the actions of processes on it.
 #[derive(Debug)]
 pub struct Row {
     /// The number.
@@ -64,8 +64,8 @@ const fn row(name: &'static str, number: i32, does: [Does; 4]) -> Row {
 
 use Does::{Ends, Ignores, Reloads, Usual};
 
-/// All signals that can be caught and whose default ends or stops a process. Those of a fault in the program (SIGSEGV, SIGABRT and
-/// the like) and the real-time ones keep their default.
+/// All signals that can be caught and whose default ends or stops a process. Signals of a fault in the program
+/// (SIGSEGV, SIGABRT and similar ones) and the real-time signals keep their default.
 pub const TABLE: &[Row] = &[
     row("SIGTERM", s::SIGTERM, [Ends, Ends, Usual, Usual]),
     row("SIGINT", s::SIGINT, [Ends, Ends, Usual, Usual]),
@@ -87,10 +87,10 @@ pub const TABLE: &[Row] = &[
     row("SIGTTOU", s::SIGTTOU, [Usual; 4]),
 ];
 
-/// Has the signals ignored that a verb ignores, which `of` names. SIGPIPE is ignored since the program began.
+/// Ignores the signals that a verb ignores according to `of`. SIGPIPE is ignored since the program began.
 ///
 /// # Errors
-/// The system's, with the name of the signal.
+/// Returns the system's error, with the name of the signal.
 pub fn ignore(of: impl Fn(&Row) -> Does) -> std::io::Result<()> {
     let ignored = TABLE.iter().filter(|row| of(row) == Ignores);
     for row in ignored.filter(|row| row.number != s::SIGPIPE) {

@@ -1,4 +1,4 @@
-//! The events of some code as lines in memory, for tests of what is logged.
+//! The events of some code as lines in memory, for tests of the log.
 
 use std::sync::Arc;
 
@@ -11,7 +11,8 @@ use crate::{LogFormat, LogLevel};
 pub struct Capture(Arc<Queue>);
 
 impl Capture {
-    /// Runs `f`, whose events become lines here: those of this thread, and of threads that log where their parents do.
+    /// Runs `f` and turns its events into lines here. These are the events of this thread, and of threads that log
+    /// where their parents do.
     pub fn run<T>(&self, f: impl FnOnce() -> T) -> T {
         let lines = Lines::new(Arc::clone(&self.0), LogLevel::Debug, LogFormat::Text);
         tracing::subscriber::with_default(lines, f)

@@ -1,13 +1,13 @@
 //! The log of a process for its operators: events of `tracing`, one line each, on stderr.
 //!
-//! No thread that serves ever writes to stderr. An event becomes a line in a bounded queue, and one thread writes
-//! the lines (`writer`). While stderr takes nothing (a full disk, a pipe that is not read), lines are dropped and
+//! No thread that serves ever writes to stderr. An event becomes a line in a bounded queue, and one thread writes the
+//! lines (`writer`). While stderr accepts nothing (a full disk, a pipe that is not read), lines are dropped and
 //! counted. The next line that can be written says how many were lost. No failure of stderr reaches the process.
 //!
-//! Messages to the service manager are here for the like reason ([`notify`]).
+//! Messages to the service manager ([`notify`]) are here because they must not delay a thread either.
 //!
-//! The macros of `tracing` are used everywhere above the storage crates. A program that embeds the database chooses its own
-//! subscriber or has none; only `perdura`'s long-running verbs call [`start`].
+//! The macros of `tracing` are used everywhere above the storage crates. A program that embeds the database chooses its
+//! own subscriber or has none. Only `perdura`'s long-running verbs call [`start`].
 
 mod capture;
 mod line;
@@ -39,16 +39,17 @@ static LOG: OnceLock<Lines> = OnceLock::new();
 /// Counts of lines since the start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LogFigures {
-    /// Lines that stderr has taken.
+    /// Lines that stderr has accepted.
     pub written: u64,
     /// Lines that were dropped: the queue was full, or stderr refused them.
     pub lost: u64,
 }
 
-/// Begins to write events of this workspace's crates to stderr, and has panics reported as events.
+/// Begins to write events of this workspace's crates to stderr, and reports panics as events.
 ///
 /// # Errors
-/// The system's, if it has no thread for the writer; a log that runs already, or another subscriber of `tracing`.
+/// Returns the system's error if it has no thread for the writer. Fails if a log runs already, or another subscriber of
+/// `tracing`.
 pub fn start(level: LogLevel, format: LogFormat) -> io::Result<()> {
     let queue = Arc::new(Queue::default());
     let lines = Lines::new(Arc::clone(&queue), level, format);
@@ -59,7 +60,7 @@ pub fn start(level: LogLevel, format: LogFormat) -> io::Result<()> {
         .map_err(|_| io::Error::other("the log runs already"))
 }
 
-/// Returns whether [`start`] has been called: what a program says then belongs into the log.
+/// Returns whether [`start`] has been called. If so, a program's messages belong in the log.
 #[must_use]
 pub fn is_running() -> bool {
     LOG.get().is_some()
@@ -72,7 +73,7 @@ pub fn set_level(level: LogLevel) {
     }
 }
 
-/// Returns the counts of lines; zeros in a program without a log.
+/// Returns the counts of lines. A program without a log returns zeros.
 #[must_use]
 pub fn figures() -> LogFigures {
     LOG.get().map(Lines::figures).unwrap_or_default()
@@ -85,7 +86,7 @@ pub fn flush() {
     }
 }
 
-/// A guard that flushes the log when it goes, also by a panic of the main thread.
+/// A guard that flushes the log when it is dropped, also by a panic of the main thread.
 #[derive(Debug, Default)]
 pub struct FlushAtEnd;
 

@@ -1,5 +1,5 @@
-//! One event as one line, in either format. Bytes that could end a line or move a terminal's cursor are escaped: messages
-//! contain names that clients chose.
+//! One event as one line, in either format. Bytes that could end a line or move a terminal's cursor are escaped,
+//! because messages contain names that clients chose.
 
 use std::fmt::{self, Write};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -12,10 +12,10 @@ use tracing::{Event, Level};
 
 use crate::LogFormat;
 
-/// The most bytes of a message or of a field's value.
+/// The most bytes of a message, and of a field's value.
 const TEXT_BYTES_MAX: usize = 8 << 10;
 
-/// An event before it has a form.
+/// An event that is not formatted yet.
 pub(crate) struct Record {
     us: u64,
     level: Level,
@@ -24,7 +24,7 @@ pub(crate) struct Record {
     fields: Map<String, Value>,
 }
 
-/// The object of a line, in the order of its members.
+/// The JSON object of a line, in the order of its members.
 #[derive(Serialize)]
 struct Json<'a> {
     time: String,
@@ -36,7 +36,7 @@ struct Json<'a> {
 }
 
 impl Record {
-    /// A record without fields, of now.
+    /// Returns a record without fields, with the present time.
     pub(crate) fn new(level: Level, target: &str, message: String) -> Self {
         let since = SystemTime::now().duration_since(UNIX_EPOCH);
         let us = since.unwrap_or_default().as_micros();
@@ -49,7 +49,7 @@ impl Record {
         }
     }
 
-    /// An event of `tracing`.
+    /// Returns the record of an event of `tracing`.
     pub(crate) fn of(event: &Event<'_>) -> Self {
         let metadata = event.metadata();
         let target = short(metadata.target());
@@ -140,8 +140,8 @@ impl Visit for Record {
     }
 }
 
-/// Returns the name of the crate that an event is from, without what all names begin with. A target that the event names
-/// itself stays as it is.
+/// Returns the name of the crate of an event, without the prefix that all names have. A target that the event names
+/// itself is returned unchanged.
 fn short(target: &str) -> &str {
     let name = target.split("::").next().unwrap_or(target);
     match name {
@@ -150,7 +150,7 @@ fn short(target: &str) -> &str {
     }
 }
 
-/// Returns a text whose end is cut off if it is too long.
+/// Returns a text, cut off if it is too long.
 fn cut(mut text: String) -> String {
     if text.len() > TEXT_BYTES_MAX {
         let mut ends = (0..=TEXT_BYTES_MAX).rev();
@@ -162,7 +162,7 @@ fn cut(mut text: String) -> String {
     text
 }
 
-/// True if a character could end a line, move a cursor or turn the direction of a text.
+/// Returns whether a character could end a line, move a cursor or turn the direction of a text.
 fn is_harmful(c: char) -> bool {
     c.is_control() || matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
@@ -179,7 +179,7 @@ impl Shown {
     }
 }
 
-/// Appends a value; one that could be mistaken for several words is quoted.
+/// Appends a value. A value that could be mistaken for several words is quoted.
 fn put_value(line: &mut String, text: &str) {
     let plain = |c: char| c.is_alphanumeric() || "-_.:/+@%".contains(c);
     if !text.is_empty() && text.chars().all(plain) {

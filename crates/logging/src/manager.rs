@@ -1,4 +1,5 @@
-//! Messages to the service manager (systemd). No thread waits for it: one that reads nothing would stop the event loop.
+//! Messages to the service manager (systemd). No thread waits for the manager: if it read nothing, the wait would stop
+//! the event loop.
 
 use std::ffi::OsStr;
 use std::fmt::Write;
@@ -12,8 +13,8 @@ use sd_notify::NotifyState;
 /// Sends a message to the service manager, if the process has one.
 ///
 /// # Errors
-/// [`io::ErrorKind::WouldBlock`] if the manager does not read now; the caller tries again later. The system's, if the manager has
-/// gone.
+/// Returns [`io::ErrorKind::WouldBlock`] if the manager does not read now; the caller tries again later. Returns the
+/// system's error if the manager has ended.
 pub fn notify(state: &[NotifyState<'_>]) -> io::Result<()> {
     match std::env::var_os("NOTIFY_SOCKET") {
         Some(name) => send(&name, state),

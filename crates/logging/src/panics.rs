@@ -1,10 +1,10 @@
-//! Panics as events: the standard library's own report would write to stderr in the thread that panics.
+//! Panics as events. The standard library's own report would write to stderr in the thread that panics.
 
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::panic::PanicHookInfo;
 use std::thread;
 
-/// Has panics of all threads reported as events.
+/// Reports panics of all threads as events from now on.
 pub(crate) fn report() {
     std::panic::set_hook(Box::new(|info| {
         let thread = thread::current();

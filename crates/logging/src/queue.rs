@@ -1,5 +1,5 @@
-//! The lines that wait for the writer: bounded in number and bytes, so that a stderr that takes nothing costs memory
-//! up to the bound and delays no thread.
+//! The lines that wait for the writer. They are bounded in number and bytes, so that a stderr that accepts nothing
+//! costs memory up to the bound and delays no thread.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,12 +14,12 @@ pub(crate) const LINES_MAX: usize = 4096;
 /// The most bytes that wait.
 pub(crate) const BYTES_MAX: usize = 1 << 20;
 
-/// A line and its place among those that were lost.
+/// A line, and the number of lines that were lost before it.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Line {
     /// The text, without its line break.
     pub text: String,
-    /// Lines that were dropped since the line before it.
+    /// The number of lines that were dropped since the line before it.
     pub lost_before: u64,
 }
 
@@ -28,9 +28,9 @@ pub(crate) struct Line {
 pub(crate) enum Next {
     /// A line.
     Line(Line),
-    /// So many lines were dropped behind the last one.
+    /// The number of lines that were dropped behind the last one.
     Lost(u64),
-    /// Nothing within the time.
+    /// Nothing arrived within the time.
     Nothing,
 }
 
@@ -38,7 +38,7 @@ pub(crate) enum Next {
 struct Waiting {
     lines: VecDeque<Line>,
     bytes: usize,
-    /// Lines that were dropped behind the last one of `lines`.
+    /// The number of lines that were dropped behind the last one of `lines`.
     lost: u64,
     /// True while the writer works on an item.
     writing: bool,
@@ -71,7 +71,7 @@ impl Queue {
         self.arrived.notify_one();
     }
 
-    /// Returns the next item for the writer, which waits for one, `patience` at most. The item before it is done.
+    /// Waits for the next item for the writer, `patience` at most, and returns it. The item before it is done.
     pub(crate) fn next(&self, patience: Option<Duration>) -> Next {
         let deadline = patience.map(|patience| Instant::now() + patience);
         let mut waiting = self.waiting.lock();
@@ -98,7 +98,7 @@ impl Queue {
         }
     }
 
-    /// Returns the texts that wait.
+    /// Returns the texts of the lines that wait.
     pub(crate) fn texts(&self) -> Vec<String> {
         let waiting = self.waiting.lock();
         waiting.lines.iter().map(|line| line.text.clone()).collect()

@@ -2,7 +2,7 @@
 
 use tracing::level_filters::LevelFilter;
 
-/// The level from which on events are written, by Redis's words.
+/// The level from which on events are written, in Redis's words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogLevel {
     /// Everything.

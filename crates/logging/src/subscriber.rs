@@ -1,7 +1,7 @@
-//! The subscriber of `tracing`: each event that is wanted becomes a line in the queue. Spans are not used.
+//! The subscriber of `tracing`. Each event that passes the level becomes a line in the queue. Spans are not used.
 //!
-//! `tracing-subscriber` would do as well, with more than a need: spans in a slab, values per thread, and formatters whose
-//! text must be escaped a second time.
+//! `tracing-subscriber` would also do, but it has more than this needs: spans in a slab, values per thread, and
+//! formatters whose text must be escaped a second time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -16,7 +16,7 @@ use crate::line::Record;
 use crate::queue::Queue;
 use crate::{LogFigures, LogFormat, LogLevel};
 
-/// The crates whose events are written. Those of other libraries are for their developers.
+/// The prefix of the crates whose events are written. Events of other libraries are for their developers.
 const OURS: &str = "perdura";
 
 /// The subscriber.
@@ -60,7 +60,7 @@ impl Lines {
     }
 }
 
-/// A level as its place in the list of names.
+/// Returns a level's place in the list of names.
 fn number(level: LogLevel) -> u8 {
     let place = LogLevel::NAMES
         .iter()

@@ -1,4 +1,4 @@
-//! The thread that writes lines, the only one that stderr can delay.
+//! The thread that writes lines, the only thread that stderr can delay.
 
 use std::io::{self, ErrorKind, Write};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::LogFormat;
 use crate::line::Record;
 use crate::queue::{Next, Queue};
 
-/// After this time without a line the writer tries again to say that lines were lost.
+/// The time without a line after which the writer tries again to report lost lines.
 const AGAIN: Duration = Duration::from_millis(500);
 
 /// The writer.
@@ -20,7 +20,7 @@ pub(crate) struct Writer<W> {
     queue: Arc<Queue>,
     out: W,
     format: LogFormat,
-    /// Lost lines that no line has reported yet.
+    /// The number of lost lines that no line has reported yet.
     owed: u64,
     /// True if the last line was written in part.
     torn: bool,
@@ -37,10 +37,10 @@ impl<W: Write + Send + 'static> Writer<W> {
         }
     }
 
-    /// Writes in a thread until the process ends.
+    /// Starts a thread that writes until the process ends.
     ///
     /// # Errors
-    /// The system's, if it has no thread.
+    /// Returns the system's error if it has no thread.
     pub(crate) fn spawn(mut self) -> io::Result<()> {
         let thread = thread::Builder::new().name("log".into());
         thread.spawn(move || {
@@ -51,7 +51,7 @@ impl<W: Write + Send + 'static> Writer<W> {
         Ok(())
     }
 
-    /// Waits for the next line and writes it. One that cannot be written is lost.
+    /// Waits for the next line and writes it. A line that cannot be written is lost.
     fn step(&mut self) {
         let patience = (self.owed > 0).then_some(AGAIN);
         match self.queue.next(patience) {
@@ -74,7 +74,7 @@ impl<W: Write + Send + 'static> Writer<W> {
         }
     }
 
-    /// Says how many lines were lost, if any were. Returns whether none remains to be reported.
+    /// Reports the number of lost lines, if any. Returns whether none remains to be reported.
     fn report_lost(&mut self) -> bool {
         if self.owed == 0 {
             return true;

@@ -2,15 +2,15 @@
 
 use std::io;
 
-/// Why a dump cannot be read.
+/// The reason why a dump cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The file could not be read.
     #[error("reading failed at byte {at}: {source}")]
     Io {
-        /// How far the file was read.
+        /// The position up to which the file was read.
         at: u64,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// The input ends in the middle.
@@ -18,7 +18,7 @@ pub enum Error {
     Truncated {
         /// The length of the input.
         at: u64,
-        /// What was being read.
+        /// The part that was being read.
         of: &'static str,
     },
     /// The input is no dump.
@@ -35,9 +35,9 @@ pub enum Error {
     /// Bytes that mean nothing.
     #[error("byte {at}: {why}")]
     Corrupt {
-        /// Where what is wrong begins.
+        /// The position of the first wrong byte.
         at: u64,
-        /// What is wrong.
+        /// The reason.
         why: &'static str,
     },
     /// The value of a key is wrong.
@@ -45,9 +45,9 @@ pub enum Error {
     Key {
         /// The key.
         key: Vec<u8>,
-        /// Where its value begins.
+        /// The position of its value.
         at: u64,
-        /// What is wrong.
+        /// The reason.
         why: String,
     },
     /// The bytes are not those that were written.
@@ -60,10 +60,10 @@ pub enum Error {
     },
 }
 
-/// What reading a dump gives.
+/// The result of reading a dump.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// A key for people: printable characters as they are, cut at 100.
+/// Returns a key for people: printable characters as they are, cut at 100.
 fn shown(key: &[u8]) -> String {
     let cut = &key[..key.len().min(100)];
     let more = if cut.len() < key.len() { "..." } else { "" };
@@ -71,8 +71,8 @@ fn shown(key: &[u8]) -> String {
 }
 
 impl Error {
-    /// The same, with the name of the key whose value begins at `at`. The system's own errors stay
-    /// as they are.
+    /// Returns the error with the name of the key whose value begins at `at`. An error of the system is returned
+    /// unchanged.
     pub(crate) fn of_key(self, key: &[u8], at: u64) -> Error {
         match self {
             Error::Corrupt { .. } | Error::Truncated { .. } => Error::Key {

@@ -15,20 +15,20 @@ pub struct Entry {
     pub db: u64,
     /// The key.
     pub key: Vec<u8>,
-    /// When it expires, in milliseconds since 1970. May have passed.
+    /// The time at which it expires, milliseconds since 1970. It may have passed. `None`: it never expires.
     pub expires_at_ms: Option<i64>,
     /// The value.
     pub value: Value,
-    /// How many fields of a hash have a deadline of their own (Redis 7.4), which is not read.
+    /// The number of fields of a hash that have their own deadlines (Redis 7.4). The deadlines are not read.
     pub fields_with_deadline: u64,
 }
 
-/// What is stepped over because nothing here can hold it.
+/// The kinds of data that are stepped over because nothing here can hold them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum What {
     /// A value of a module's type.
     Module,
-    /// What a module keeps beside the keys; it has no key.
+    /// Data that a module keeps beside the keys. It has no key.
     ModuleAux,
 }
 
@@ -39,16 +39,16 @@ pub enum Item {
     Key(Entry),
     /// The code of a library of functions.
     Library(Vec<u8>),
-    /// Something that is not taken along.
+    /// Something that an import leaves out.
     Skipped {
-        /// What it is.
+        /// Its kind.
         what: What,
         /// The database's number.
         db: u64,
-        /// The key, or nothing.
+        /// The key. Empty for data without a key.
         key: Vec<u8>,
     },
-    /// How many keys the database has that begins here.
+    /// The number of keys of the database that begins here.
     Size {
         /// The database's number.
         db: u64,
@@ -59,7 +59,7 @@ pub enum Item {
     Remark {
         /// Its name.
         name: Vec<u8>,
-        /// What it says.
+        /// Its text.
         text: Vec<u8>,
     },
 }
@@ -120,17 +120,17 @@ impl<R: Read> File<R> {
         })
     }
 
-    /// The version of the format.
+    /// Returns the version of the format.
     pub fn version(&self) -> u32 {
         self.version
     }
 
-    /// How many bytes were read.
+    /// Returns the number of bytes that were read.
     pub fn position(&self) -> u64 {
         self.source.position()
     }
 
-    /// The next thing; `None` at the end, when the checksum was right.
+    /// Returns the next item. `None`: the dump has ended, and its checksum was right.
     ///
     /// # Errors
     /// Every kind of damage. After an error the file is at its end.
@@ -210,7 +210,7 @@ impl<R: Read> File<R> {
         }
     }
 
-    /// Compares the checksum behind the end; zero means that none was computed.
+    /// Compares the checksum behind the end. Zero means that none was computed.
     fn check_sum(&mut self) -> Result<()> {
         if self.version < CHECKSUM_SINCE {
             return Ok(());

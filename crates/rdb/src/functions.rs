@@ -1,5 +1,5 @@
-//! FUNCTION DUMP and RESTORE: the texts of libraries, each behind the opcode that dump files have for them, with version and
-//! checksum behind all.
+//! The payloads of FUNCTION DUMP and RESTORE: the texts of libraries, each behind the opcode that dump files have for
+//! it. The version and the checksum follow the last one.
 
 use crate::Result;
 use crate::payload::{body_of, put_string, sealed};
@@ -8,7 +8,7 @@ use crate::source::Source;
 /// The opcode before a library.
 const FUNCTION: u8 = 245;
 
-/// The payload of libraries.
+/// Returns the payload of libraries.
 pub fn dump_functions<'a>(libraries: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
     let mut body = Vec::new();
     for text in libraries {
@@ -18,11 +18,12 @@ pub fn dump_functions<'a>(libraries: impl Iterator<Item = &'a [u8]>) -> Vec<u8> 
     sealed(body)
 }
 
-/// The texts of the libraries in a payload.
+/// Returns the texts of the libraries in a payload.
 ///
 /// # Errors
-/// [`Error::Version`](crate::Error::Version) and [`Error::Checksum`](crate::Error::Checksum) if the tail is wrong, [`Error::Corrupt`](crate::Error::Corrupt) and [`Error::Truncated`](crate::Error::Truncated) if
-/// what is before it is.
+/// Returns [`Error::Version`](crate::Error::Version) or [`Error::Checksum`](crate::Error::Checksum) if the tail is
+/// wrong, and [`Error::Corrupt`](crate::Error::Corrupt) or [`Error::Truncated`](crate::Error::Truncated) if the part
+/// before it is.
 pub fn parse_functions(payload: &[u8]) -> Result<Vec<Vec<u8>>> {
     let body = body_of(payload)?;
     let len = u64::try_from(body.len()).unwrap_or(u64::MAX);
@@ -42,7 +43,7 @@ mod tests {
     use super::*;
     use crate::Error;
 
-    /// What Redis 7.0.15 answers to FUNCTION DUMP with a library `a`, not compressed.
+    /// The answer of Redis 7.0.15 to FUNCTION DUMP with a library `a`, not compressed.
     const DUMPED: &[u8] = b"\xf5\x08#!lua na";
 
     #[test]

@@ -1,25 +1,24 @@
-//! Redis's dump files, so that a Redis user can move in; and the payloads of DUMP and RESTORE.
+//! Redis's dump files, so that a Redis user can move in, and the payloads of DUMP and RESTORE.
 //!
-//! A dump file ("RDB") is a header, then *opcodes* that say something about what follows (the
-//! database, a deadline, a remark) and *keys*: a type byte, the key, the value. The type byte names
-//! an encoding rather than a type: Redis writes a collection as it lies in its memory, and every
-//! generation packed small ones differently. All encodings of strings, lists, sets, sorted sets,
-//! hashes and streams are read, of versions 1 to 12 (Redis 1.0 to 7.4). A DUMP payload is one value in
-//! the same encoding, with version and checksum behind it.
+//! A dump file ("RDB") is a header, then *opcodes* and *keys*. An opcode says something about what follows: the
+//! database, a deadline, a remark. A key is a type byte, the key and the value. The type byte names an encoding rather
+//! than a type. Redis writes a collection as it lies in its memory, and every generation packed small ones differently.
+//! All encodings of strings, lists, sets, sorted sets, hashes and streams are read, of versions 1 to 12 (Redis 1.0 to
+//! 7.4). A DUMP payload is one value in the same encoding, with version and checksum behind it.
 //!
 //! # Why not a crate
-//! There is a maintained one, `rdb`. It decodes what Redis writes, but a length in a compressed
-//! string decides how much it allocates, some sums of its lengths overflow, the checksum is not
-//! checked, and streams and functions vanish without a word. RESTORE takes bytes from any client, so
-//! a reader here must give an error for *any* bytes; and an import that drops keys must say which.
+//! There is a maintained crate, `rdb`. It decodes what Redis writes, but a length in a compressed string decides how
+//! much it allocates. Some sums of its lengths overflow, and the checksum is not checked. It drops streams and
+//! functions without a report. RESTORE takes bytes from any client, so a reader here must return an error for *any*
+//! wrong bytes. An import that drops keys must name them.
 //!
 //! # Invariants
-//! * No input makes it panic, and memory grows only with bytes that were really read (a compressed
-//!   string: at most 88 times as many, which is what the compression can do; the entries of a
-//!   stream's node: 128 times, as their fields may be named once).
+//! * No input makes it panic, and memory grows only with bytes that were really read. A compressed string takes at most
+//!   88 times its bytes, the limit of the compression. The entries of a stream's node take at most 128 times its bytes,
+//!   as their fields may be named once.
 //! * One key is in memory at a time.
-//! * What is not understood but can be stepped over (modules' values, deadlines of single fields) is
-//!   reported; what cannot is an error that names the offset.
+//! * It reports what it does not understand but can step over (modules' values, deadlines of single fields). Anything
+//!   else is an error that names the offset.
 //!
 //! | module | one idea |
 //! |---|---|

@@ -1,8 +1,8 @@
 //! LZF, the compression of strings in dumps.
 //!
-//! A control byte below 32 says how many bytes follow as they are, less one. Any other begins a
-//! copy of what was unpacked already: three bits of length (7: one more byte is added), then thirteen
-//! bits of how far back, less one. Lengths count two less than is copied.
+//! A control byte below 32 is the number of literal bytes that follow, less one. Any other begins a copy of what was
+//! unpacked already: three bits of length (7: one more byte is added), then thirteen bits of distance, less one.
+//! Lengths count two less than is copied.
 
 use perdura_base::cursor::Reader;
 
@@ -15,7 +15,7 @@ pub const RATIO_MAX: usize = 88;
 pub fn unpack(packed: &[u8], full: u64) -> Result<Vec<u8>, &'static str> {
     let wrong_size = "a compressed string has another length than it says";
     let full = usize::try_from(full).map_err(|_| wrong_size)?;
-    // Longer is a lie, found before memory is spent.
+    // A greater length is wrong. This finds it before memory is spent.
     if full > packed.len().saturating_mul(RATIO_MAX) {
         return Err(wrong_size);
     }
@@ -33,7 +33,7 @@ pub fn unpack(packed: &[u8], full: u64) -> Result<Vec<u8>, &'static str> {
     }
 }
 
-/// Unpacks what the next control byte says. False: there is none.
+/// Unpacks the bytes of the next control byte. Returns false at the end of the input.
 fn instruction(input: &mut Reader<'_>, out: &mut Vec<u8>) -> Result<bool, &'static str> {
     let cut = "a compressed string is cut off";
     let Some(control) = input.u8() else {
@@ -64,7 +64,7 @@ fn instruction(input: &mut Reader<'_>, out: &mut Vec<u8>) -> Result<bool, &'stat
     Ok(true)
 }
 
-/// Unpacks about the first `count` bytes, of a string that may be cut off behind them.
+/// Unpacks about the first `count` bytes of a string that may be cut off behind them.
 pub fn unpack_begin(packed: &[u8], count: usize) -> Vec<u8> {
     let mut out = Vec::with_capacity(count.min(PREALLOCATED_MAX));
     let mut input = Reader::new(packed);
@@ -78,7 +78,7 @@ mod tests {
 
     #[test]
     fn runs_and_copies_are_unpacked_even_where_a_copy_overlaps_itself() {
-        // "ab", then nine bytes from two back.
+        // "ab", then nine bytes that are copied from two bytes before.
         let packed = [1, b'a', b'b', 0xe0, 0, 1];
         assert_eq!(unpack(&packed, 11).unwrap(), b"abababababa");
         assert_eq!(unpack(&[0, b'x', 0x20, 0], 4).unwrap(), b"xxxx");

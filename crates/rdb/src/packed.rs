@@ -7,12 +7,12 @@
 //! | zipmap | to 2.4 | fields and values, with unused bytes behind values |
 //! | intset | all | integers of 2, 4 or 8 bytes, ascending |
 //!
-//! Each function takes the whole string and gives the entries in order, numbers as decimal text,
-//! which is how Redis shows them.
+//! Each function takes the whole string and returns the entries in order. Numbers are decimal text, as Redis shows
+//! them.
 
 use perdura_base::cursor::Reader;
 
-/// What the entries are, or what is wrong.
+/// The entries, or the reason why they cannot be read.
 pub type Entries = Result<Vec<Vec<u8>>, &'static str>;
 
 const CUT: &str = "a packed collection is cut off";
@@ -20,16 +20,16 @@ const CUT: &str = "a packed collection is cut off";
 /// The byte behind the last entry of a listpack, ziplist or zipmap.
 const END: u8 = 0xff;
 
-/// The number of entries of a listpack or ziplist that has too many to say.
+/// The number of entries of a listpack or ziplist that has more than its count can hold.
 const COUNT_UNKNOWN: u16 = u16::MAX;
 
-/// A listpack's length and the number of its entries.
+/// The bytes of a listpack's length and of the number of its entries.
 const LISTPACK_HEAD: usize = 6;
 
-/// The first byte of a zipmap's length that does not fit one byte.
+/// The first byte of a zipmap's length that does not fit in one byte.
 const ZIPMAP_LONG: u8 = 254;
 
-/// The first byte of the length of a ziplist's entry before, if it does not fit one byte.
+/// The first byte of the previous entry's length in a ziplist, if it does not fit in one byte.
 const ZIPLIST_LONG: u8 = 254;
 
 fn text(number: i64) -> Vec<u8> {
@@ -40,7 +40,7 @@ fn signed<const N: usize>(reader: &mut Reader<'_>) -> Option<i64> {
     const { assert!(N >= 1 && N <= 8, "a number has one byte to eight") };
     let mut bytes = [0; 8];
     bytes[8 - N..].copy_from_slice(&reader.array::<N>()?);
-    // Shifted down, the sign comes along.
+    // The shift carries the sign along.
     let unused = u32::try_from(64 - 8 * N).ok()?;
     Some(i64::from_le_bytes(bytes) >> unused)
 }
@@ -49,7 +49,7 @@ fn string(reader: &mut Reader<'_>, len: u32) -> Option<Vec<u8>> {
     Some(reader.bytes(usize::try_from(len).ok()?)?.to_vec())
 }
 
-/// Head, entries, end: the frame that listpacks and ziplists share.
+/// Reads entries in the frame that listpacks and ziplists share: head, entries, end.
 fn framed(
     bytes: &[u8],
     total: Option<u32>,
@@ -79,7 +79,8 @@ fn framed(
     Ok(entries)
 }
 
-/// A listpack that is being written. Its texts stay texts: readers take one that looks like a number for that number.
+/// A listpack that is being written. Its texts stay texts: readers take a text that looks like a number for that
+/// number.
 pub struct ListpackWriter {
     bytes: Vec<u8>,
     count: usize,
@@ -168,8 +169,8 @@ impl ListpackWriter {
     }
 }
 
-/// Bytes of the length that stands behind an entry of a listpack. The bounds are those of Redis, which gives up one value at each
-/// of them but the first.
+/// Returns the bytes of the length behind an entry of a listpack. The bounds are those of Redis, which gives up one
+/// value at each of them but the first.
 fn len_bytes(len: usize) -> usize {
     match len {
         0..=127 => 1,
@@ -180,7 +181,7 @@ fn len_bytes(len: usize) -> usize {
     }
 }
 
-/// A listpack's entries.
+/// Returns a listpack's entries.
 pub fn listpack(bytes: &[u8]) -> Entries {
     let mut reader = Reader::new(bytes);
     let (total, count) = (reader.u32(), reader.u16());
@@ -221,7 +222,7 @@ fn listpack_entry(reader: &mut Reader<'_>) -> Option<Vec<u8>> {
     Some(value)
 }
 
-/// A ziplist's entries.
+/// Returns a ziplist's entries.
 pub fn ziplist(bytes: &[u8]) -> Entries {
     let mut reader = Reader::new(bytes);
     let (total, _tail, count) = (reader.u32(), reader.u32(), reader.u16());
@@ -253,10 +254,10 @@ fn ziplist_entry(reader: &mut Reader<'_>) -> Option<Vec<u8>> {
     }
 }
 
-/// A zipmap's fields and values in turn.
+/// Returns a zipmap's fields and values in turn.
 pub fn zipmap(bytes: &[u8]) -> Entries {
     let mut reader = Reader::new(bytes);
-    // The number of fields, where it fits: the end is found without it.
+    // The number of fields, if it fits. The end is found without it.
     reader.u8().ok_or(CUT)?;
     let mut entries = Vec::new();
     loop {
@@ -286,7 +287,7 @@ fn zipmap_string(reader: &mut Reader<'_>, first: u8, is_value: bool) -> Option<V
     Some(value)
 }
 
-/// An intset's numbers.
+/// Returns an intset's numbers.
 pub fn intset(bytes: &[u8]) -> Entries {
     let mut reader = Reader::new(bytes);
     let (width, count) = reader.u32().zip(reader.u32()).ok_or(CUT)?;

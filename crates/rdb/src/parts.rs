@@ -10,13 +10,13 @@ use crate::payload::body_of;
 use crate::source::Source;
 use crate::value::{NO_SCORE, list_node, plain, text_score, ziplist_node};
 
-/// How much of a payload is read at once.
+/// The bytes of a payload that are read at once.
 const BUFFER_BYTES: usize = 8 << 10;
 
-/// How much of a node is read to learn how many elements it has.
+/// The bytes of a node that are read to learn the number of its elements.
 const NODE_BEGIN: usize = 96;
 
-/// What a collection is.
+/// The type of a collection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CollectionType {
     /// Fields and values.
@@ -29,26 +29,25 @@ pub enum CollectionType {
     Zset,
 }
 
-/// How far a payload has been read.
+/// The position in a payload that is read in parts.
 #[derive(Debug, Clone)]
 pub struct Parts {
     kind: u8,
-    /// The offset of what comes next.
+    /// The offset of the next element or node.
     at: usize,
-    /// Elements, or nodes of a list, that are missing.
+    /// The elements, or nodes of a list, that are still to be read.
     left: u64,
-    /// Whether any element has been handed out.
+    /// True if any element has been handed out.
     any: bool,
 }
 
 impl Parts {
-    /// Checks version and checksum of a payload. `None`: nothing is checked, and the encoding is one that is
-    /// read at once.
+    /// Checks version and checksum of a payload. `None`: nothing is checked, and the encoding is read at once.
     ///
     /// # Errors
-    /// As [`parse_dump`](crate::parse_dump).
+    /// Those of [`parse_dump`](crate::parse_dump).
     pub fn begin(payload: &[u8]) -> Result<Option<Parts>> {
-        // What is read at once is summed by what reads it: summing 59 MB twice stops others for 60 ms.
+        // The reader of a value that is read at once also sums it. To sum 59 MB twice stops other clients for 60 ms.
         if !payload.first().is_some_and(is_read_in_parts) {
             return Ok(None);
         }
@@ -60,7 +59,7 @@ impl Parts {
             return Err(source.corrupt("a collection without elements"));
         }
         let at = position(&source);
-        // Each takes a byte at least.
+        // Each element takes a byte at least.
         if left > u64::try_from(body.len() - at).unwrap_or(u64::MAX) {
             return Err(source.corrupt("more elements than there are bytes"));
         }
@@ -73,7 +72,7 @@ impl Parts {
         }))
     }
 
-    /// What the collection is.
+    /// Returns the type of the collection.
     #[must_use]
     pub fn collection(&self) -> CollectionType {
         match self.kind {
@@ -84,15 +83,15 @@ impl Parts {
         }
     }
 
-    /// How many elements are missing at least.
+    /// Returns the least number of elements that are still to be read.
     #[must_use]
     pub fn left(&self) -> u64 {
         self.left
     }
 
-    /// How many elements the payload holds, counted no further than `enough`: nodes of a list say it at their begin, also
-    /// compressed ones, of which only that is unpacked. A node that says more than it holds is refused when it
-    /// is read.
+    /// Returns the number of elements in the payload, counted no further than `enough`. The nodes of a list have their
+    /// counts at their beginnings. Of a compressed node only the beginning is unpacked. A node whose count is greater
+    /// than its content is refused when it is read.
     #[must_use]
     pub fn elements(&self, payload: &[u8], enough: u64) -> u64 {
         let body = body_unchecked(payload);
@@ -112,7 +111,7 @@ impl Parts {
         sum
     }
 
-    /// How many elements a node says it has, and its length in the payload.
+    /// Returns the number of elements that a node says it has, and its length in the payload.
     fn node(&self, bytes: &[u8]) -> Result<(u64, usize)> {
         let mut source = Source::new(bytes, NODE_BEGIN);
         let is_packed = self.kind == 14 || source.length()? == 2;
@@ -122,7 +121,7 @@ impl Parts {
         let elements = match (is_packed, count.map(u16::from_le_bytes)) {
             (false, _) => 1,
             (true, None) => 0,
-            // An element takes two bytes at least. The greatest count says that there are so many or more.
+            // An element takes two bytes at least. The greatest count means that number or more.
             (true, Some(count)) => u64::from(count).min(full / 2),
         };
         let rest = usize::try_from(rest).unwrap_or(usize::MAX);
@@ -130,10 +129,10 @@ impl Parts {
     }
 
     /// Hands about `count` elements of the payload to `take`: a field with its value, an item and nothing, a member and
-    /// nothing, a member with its score.
+    /// nothing, or a member with its score.
     ///
     /// # Errors
-    /// As [`parse_dump`](crate::parse_dump).
+    /// Those of [`parse_dump`](crate::parse_dump).
     pub fn read(
         &mut self,
         payload: &[u8],
@@ -160,7 +159,7 @@ impl Parts {
         Ok(())
     }
 
-    /// Reads an element or a node. Returns how many elements it was.
+    /// Reads an element or a node. Returns the number of its elements.
     fn one<R: Read>(
         &self,
         source: &mut Source<R>,
@@ -204,7 +203,7 @@ fn position<R: Read>(source: &Source<R>) -> usize {
     usize::try_from(source.position()).unwrap_or(usize::MAX)
 }
 
-/// What is before version and checksum.
+/// Returns the part before version and checksum, and checks nothing.
 fn body_unchecked(payload: &[u8]) -> &[u8] {
     payload
         .get(..payload.len().saturating_sub(10))
@@ -216,7 +215,7 @@ mod tests {
     use super::*;
     use crate::{Error, Value, dump, parse_dump};
 
-    /// The payload read in parts of `count`.
+    /// Returns the payload's value, read in parts of `count`.
     fn in_parts(payload: &[u8], count: usize) -> Result<Option<Value>> {
         let Some(mut parts) = Parts::begin(payload)? else {
             return Ok(None);
@@ -290,7 +289,7 @@ mod tests {
             node.push(0xff);
             node
         };
-        // A head as it is, then copies of two bytes back, then the end.
+        // The head as literal bytes, then copies from two bytes before, then the end.
         let compressed = |count: u16| {
             let plain = listpack(count);
             let mut packed = vec![7];
@@ -352,12 +351,12 @@ mod tests {
                 changed[at] ^= 0x41;
                 for bytes in [&changed[..], &payload[..at]] {
                     let (whole, parts) = (parse_dump(bytes), in_parts(bytes, 5));
-                    // A type that is read at once is left to who reads it.
+                    // A type that is read at once is left to its reader.
                     let refused = parts.is_err() || at == 0 && matches!(parts, Ok(None));
                     assert!(whole.is_err() && refused, "at {at}");
                 }
             }
-            // With a checksum that fits: whatever the body is, both say the same.
+            // With a checksum that fits, both give the same result for any body.
             for at in 0..payload.len() - 10 {
                 let mut body = payload[..payload.len() - 10].to_vec();
                 body[at] = body[at].wrapping_add(1);

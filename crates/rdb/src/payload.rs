@@ -11,8 +11,7 @@ use crate::value::{self, Found, Value, plain};
 use crate::{VERSION_MAX, VERSION_WRITTEN};
 use crc::{Digest, Table};
 
-/// The payload for a string that its maker has piece by piece. The sum of what it appends is made on
-/// the way.
+/// A payload for a string that arrives piece by piece. The checksum is computed on the way.
 pub struct StringPayload {
     sum: Digest<'static, u64, Table<16>>,
 }
@@ -35,7 +34,7 @@ impl StringPayload {
         out.extend_from_slice(piece);
     }
 
-    /// Appends what comes behind the string.
+    /// Appends version and checksum.
     pub fn end(&self, out: &mut Vec<u8>) {
         let version = VERSION_WRITTEN.to_le_bytes();
         let mut sum = self.sum.clone();
@@ -44,7 +43,7 @@ impl StringPayload {
         out.extend_from_slice(&sum.finalize().to_le_bytes());
     }
 
-    /// Bytes of the whole payload for a string of `len` bytes.
+    /// Returns the bytes of the whole payload for a string of `len` bytes.
     #[must_use]
     pub fn bytes(len: usize) -> usize {
         let mut head = Vec::new();
@@ -59,7 +58,7 @@ impl std::fmt::Debug for StringPayload {
     }
 }
 
-/// The payload for a value.
+/// Returns the payload for a value.
 #[must_use]
 pub fn dump(value: &Value) -> Vec<u8> {
     let mut out = Vec::new();
@@ -94,7 +93,7 @@ pub fn dump(value: &Value) -> Vec<u8> {
     sealed(out)
 }
 
-/// A type byte and a value with what comes behind them.
+/// Returns a payload: the type byte and the value in `body`, then version and checksum.
 pub fn sealed(mut body: Vec<u8>) -> Vec<u8> {
     body.extend_from_slice(&VERSION_WRITTEN.to_le_bytes());
     let checksum = CRC64.checksum(&body);
@@ -108,18 +107,18 @@ fn put_strings(out: &mut Vec<u8>, kind: u8, strings: &[Vec<u8>]) {
     strings.iter().for_each(|string| put_string(out, string));
 }
 
-/// Appends a string behind its length.
+/// Appends the length of a string and the string.
 pub fn put_string(out: &mut Vec<u8>, bytes: &[u8]) {
     put_length(out, bytes.len());
     out.extend_from_slice(bytes);
 }
 
-/// A length in its shortest form.
+/// Appends a length in its shortest form.
 pub fn put_length(out: &mut Vec<u8>, len: usize) {
     put_number(out, u64::try_from(len).unwrap_or(u64::MAX));
 }
 
-/// A number as lengths are written.
+/// Appends a number in the form of lengths.
 pub fn put_number(out: &mut Vec<u8>, len: u64) {
     match (u8::try_from(len), u16::try_from(len), u32::try_from(len)) {
         (Ok(short @ 0..=0x3f), _, _) => out.push(short),
@@ -137,7 +136,7 @@ pub fn put_number(out: &mut Vec<u8>, len: u64) {
     }
 }
 
-/// What is before the version and the checksum of a payload, if they are right.
+/// Returns the part of a payload before version and checksum, if both are right.
 pub fn body_of(payload: &[u8]) -> Result<&[u8]> {
     let short = || Error::Truncated {
         at: u64::try_from(payload.len()).unwrap_or(u64::MAX),
@@ -159,11 +158,11 @@ pub fn body_of(payload: &[u8]) -> Result<&[u8]> {
     Ok(body)
 }
 
-/// The value in a payload.
+/// Returns the value in a payload.
 ///
 /// # Errors
-/// [`Error::Version`] and [`Error::Checksum`] if the tail is wrong, [`Error::Corrupt`] and
-/// [`Error::Truncated`] if what is before it is: Redis answers these two pairs differently.
+/// Returns [`Error::Version`] or [`Error::Checksum`] if the tail is wrong, and [`Error::Corrupt`] or
+/// [`Error::Truncated`] if the part before it is. Redis answers these two pairs differently.
 pub fn parse_dump(payload: &[u8]) -> Result<Value> {
     let body = body_of(payload)?;
     let mut source = Source::new(body, body.len().min(BUFFER_BYTES));

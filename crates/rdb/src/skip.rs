@@ -13,13 +13,13 @@ fn lengths<R: Read>(source: &mut Source<R>, count: usize) -> Result<()> {
     Ok(())
 }
 
-/// Steps over a module's value: the module's id and parts that say how long they are.
+/// Steps over a module's value: the module's id and self-describing parts.
 pub fn module<R: Read>(source: &mut Source<R>) -> Result<()> {
     source.length()?;
     parts(source)
 }
 
-/// Steps over what a module keeps beside the keys: its id, when to load it, and parts.
+/// Steps over the data that a module keeps beside the keys: its id, the time at which to load it, and parts.
 pub fn module_aux<R: Read>(source: &mut Source<R>) -> Result<()> {
     lengths(source, 3)?;
     parts(source)

@@ -1,5 +1,4 @@
-//! Bytes from a reader, counted and summed up; and the two things that everything in a dump is made
-//! of: lengths and strings.
+//! Bytes from a reader, counted and summed up. The two elements of everything in a dump: lengths and strings.
 
 use std::io::Read;
 
@@ -8,36 +7,36 @@ use crc::{CRC_64_REDIS, Crc, Digest, Table};
 use crate::error::{Error, Result};
 use crate::lzf;
 
-/// The checksum of dumps. Sixteen lanes: a dump is summed at the speed of a disk.
+/// The checksum of dumps. It has sixteen lanes, so that a dump is summed at the speed of a disk.
 pub static CRC64: Crc<u64, Table<16>> = Crc::<u64, Table<16>>::new(&CRC_64_REDIS);
 
-/// How much is read at once from a file.
+/// The bytes that are read at once from a file.
 pub const BUFFER_BYTES: usize = 1 << 16;
 
-/// A reader with its position and the checksum of what was taken from it.
+/// A reader with its position and the checksum of the bytes that were taken from it.
 ///
-/// The checksum is brought up to date when the buffer is refilled or the caller asks, so that taking
-/// single bytes costs no more than an index.
+/// The checksum is updated when the buffer is refilled or the caller asks for it. A single byte therefore costs no more
+/// than an index.
 pub struct Source<R> {
     input: R,
     buffer: Box<[u8]>,
     at: usize,
     end: usize,
-    /// How much of the buffer is in the checksum.
+    /// The bytes of the buffer that are in the checksum.
     summed: usize,
     digest: Digest<'static, u64, Table<16>>,
     /// The position of the buffer's first byte.
     base: u64,
 }
 
-/// A length, or one of the ways to write a string that is not its bytes.
+/// A length, or one of the encodings of a string that is not its plain bytes.
 enum Length {
     Plain(u64),
     Special(u8),
 }
 
 impl<R: Read> Source<R> {
-    /// A source at the begin of `input` with a buffer of at least a byte.
+    /// Returns a source at the beginning of `input` with a buffer of at least a byte.
     pub fn new(input: R, buffer_bytes: usize) -> Self {
         Source {
             input,
@@ -50,12 +49,12 @@ impl<R: Read> Source<R> {
         }
     }
 
-    /// The position of the next byte.
+    /// Returns the position of the next byte.
     pub fn position(&self) -> u64 {
         self.base + count(self.at)
     }
 
-    /// The checksum of all bytes taken so far.
+    /// Returns the checksum of all bytes taken so far.
     pub fn checksum(&mut self) -> u64 {
         self.sum();
         self.digest.clone().finalize()
@@ -67,7 +66,7 @@ impl<R: Read> Source<R> {
         self.summed = self.at;
     }
 
-    /// Makes at least one byte available; `false` at the end of the input.
+    /// Makes at least one byte available. Returns `false` at the end of the input.
     fn fill(&mut self) -> Result<bool> {
         if self.at < self.end {
             return Ok(true);
@@ -101,7 +100,7 @@ impl<R: Read> Source<R> {
         }
     }
 
-    /// An error at this place.
+    /// Returns an error at this place.
     pub fn corrupt(&self, why: &'static str) -> Error {
         Error::Corrupt {
             at: self.position(),
@@ -128,7 +127,7 @@ impl<R: Read> Source<R> {
         Ok(out)
     }
 
-    /// Takes `len` bytes. Memory grows with what arrives, not with what is promised.
+    /// Takes `len` bytes. Memory grows with the bytes that arrive, not with the length that the dump claims.
     pub fn bytes(&mut self, len: u64) -> Result<Vec<u8>> {
         let mut out = Vec::new();
         self.each_part(len, |part| out.extend_from_slice(part))?;
@@ -156,7 +155,7 @@ impl<R: Read> Source<R> {
         Ok(())
     }
 
-    /// Takes a length: the two top bits of the first byte say how long it is.
+    /// Takes a length: the two top bits of the first byte are the kind of its encoding.
     fn any_length(&mut self) -> Result<Length> {
         let first = self.byte()?;
         let low = first & 0x3f;
@@ -195,8 +194,8 @@ impl<R: Read> Source<R> {
         }
     }
 
-    /// Takes the head of a string whose rest stands in the input. Returns its first bytes, `count` or fewer if it
-    /// is shorter, its length, and how many bytes of it are still to be stepped over.
+    /// Takes the head of a string whose rest stays in the input. Returns its first bytes (`count`, or fewer if the
+    /// string is shorter), its length, and the number of bytes still to be stepped over.
     pub fn begin_of_string(&mut self, count: u64) -> Result<(Vec<u8>, u64, u64)> {
         match self.any_length()? {
             Length::Plain(length) => {
@@ -205,7 +204,7 @@ impl<R: Read> Source<R> {
             }
             Length::Special(3) => {
                 let (packed, full) = (self.length()?, self.length()?);
-                // A byte takes two at most; a run may be longer than what is asked for.
+                // A byte takes two bytes at most. A run may be longer than the bytes that are asked for.
                 let here = packed.min(count.saturating_mul(2).saturating_add(33));
                 let begin = self.bytes(here)?;
                 let count = usize::try_from(count).unwrap_or(usize::MAX);

@@ -3,12 +3,12 @@
 //! | type | Redis | has more |
 //! |---|---|---|
 //! | 15 | 5.0 | |
-//! | 19 | 7.0 | the first id, the greatest deleted one, how many entries were ever added, how many each group has read |
-//! | 21 | 7.2 | when each consumer was last active |
+//! | 19 | 7.0 | the first id, the greatest deleted one, the counts of entries added and of those read by each group |
+//! | 21 | 7.2 | the time at which each consumer was last active |
 //!
-//! A node is a listpack. It begins with how many entries are in it and how many of them are deleted, the names of the fields of
-//! its first entry, and a zero; each entry is its flags, its id minus that of the node, its fields, and how many parts that was.
-//! All three types are read, and type 19 is written.
+//! A node is a listpack. It begins with the number of its entries, the number of its deleted entries, the names of the
+//! fields of its first entry, and a zero. Each entry is its flags, its id minus that of the node, its fields, and the
+//! number of these parts. All three types are read, and type 19 is written.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::Read;
@@ -21,16 +21,16 @@ use crate::source::Source;
 /// The id of an entry: milliseconds, and a number within them.
 pub type StreamId = (u64, u64);
 
-/// A stream, or a piece of one: then what is beside its entries stands in the last piece.
+/// A stream, or a piece of one. The last piece has everything that is not an entry.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Stream {
     /// The entries that are there; their ids ascend.
     pub entries: Vec<StreamEntry>,
-    /// The last id that was given.
+    /// The last id that was given to an entry.
     pub last: StreamId,
     /// The greatest id that was deleted by name; zero if none was.
     pub deleted_max: StreamId,
-    /// How many entries were ever added.
+    /// The number of entries that were ever added.
     pub added: u64,
     /// Its groups of consumers.
     pub groups: Vec<StreamGroup>,
@@ -52,7 +52,7 @@ pub struct StreamGroup {
     pub name: Vec<u8>,
     /// The last id that it has delivered.
     pub last: StreamId,
-    /// How many entries it has read, if that is known.
+    /// The number of entries that it has read. `None`: unknown.
     pub read: Option<u64>,
     /// Its consumers.
     pub consumers: Vec<StreamConsumer>,
@@ -63,41 +63,42 @@ pub struct StreamGroup {
 pub struct StreamConsumer {
     /// Its name.
     pub name: Vec<u8>,
-    /// When it was last heard of, milliseconds since 1970.
+    /// The time at which it was last active, milliseconds since 1970.
     pub seen_ms: u64,
-    /// What it has not acknowledged; the ids ascend.
+    /// The entries that it has not acknowledged. Their ids ascend.
     pub pending: Vec<StreamPending>,
 }
 
-/// An entry that was delivered and is not acknowledged.
+/// An entry that was delivered and not acknowledged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StreamPending {
     /// Its id. The entry itself may have been deleted.
     pub id: StreamId,
-    /// When it was delivered last, milliseconds since 1970.
+    /// The time of its last delivery, milliseconds since 1970.
     pub delivered_ms: u64,
-    /// How often it was delivered.
+    /// The number of its deliveries.
     pub deliveries: u64,
 }
 
 /// The type that is written.
 pub const WRITTEN: u8 = 19;
-/// The type with which consumers say when they were active.
+/// The type in which a consumer has the time at which it was active.
 const WITH_ACTIVITY: u8 = 21;
 
-/// A node that is written has at most so many entries, and closes behind so many bytes, as in Redis.
+/// The most entries of a node that is written, and the bytes at which a node is closed. Both are as in Redis.
 const NODE_ENTRIES_MAX: usize = 100;
 const NODE_BYTES_ENOUGH: usize = 4096;
 
-/// The entry is deleted.
+/// The flag of an entry that is deleted.
 const DELETED: u64 = 1;
-/// The entry has the fields of the node's first one, and names none.
+/// The flag of an entry that has the fields of the node's first one and names none.
 const SAME_FIELDS: u64 = 2;
 
-/// Fields that all entries of a node have are written once; unpacked, entries take no more than so many times the bytes of the node.
+/// The limit of the bytes of unpacked entries, as a multiple of the bytes of their node. Fields that all entries of a
+/// node have are written once.
 const UNPACKED_MAX: usize = 128;
 
-/// The number that says that what a group has read is not known.
+/// The number of entries that a group has read, if that is unknown.
 const NOT_KNOWN: u64 = u64::MAX;
 
 /// Reads a stream of one of the three types.
@@ -123,7 +124,7 @@ pub fn read<R: Read>(source: &mut Source<R>, kind: u8) -> Result<Stream> {
     stream.last = read_id(source)?;
     stream.added = length;
     if kind >= WRITTEN {
-        read_id(source)?; // the first id, which its entries tell
+        read_id(source)?; // the first id, which follows from its entries
         stream.deleted_max = read_id(source)?;
         stream.added = source.length()?;
     }
@@ -167,7 +168,8 @@ fn read_id<R: Read>(source: &mut Source<R>) -> Result<StreamId> {
     Ok((source.length()?, source.length()?))
 }
 
-/// Appends the entries of a node that are not deleted. `None`: it is damaged, or its entries take more room than this.
+/// Appends the entries of a node that are not deleted. `None`: the node is damaged, or its entries take more than
+/// `room` bytes.
 fn node_entries(
     base: StreamId,
     mut room: usize,
@@ -221,7 +223,7 @@ fn number(text: &[u8]) -> Option<u64> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }
 
-/// A number of 64 bits with a sign, as what is added to one without.
+/// Reads a signed number of 64 bits, as the unsigned number that a wrapping addition takes for it.
 fn signed(text: &[u8]) -> Option<u64> {
     let number: i64 = std::str::from_utf8(text).ok()?.parse().ok()?;
     Some(number.cast_unsigned())
@@ -272,7 +274,8 @@ fn read_group<R: Read>(source: &mut Source<R>, kind: u8, stream: &Stream) -> Res
     })
 }
 
-/// How many entries a group had read up to an id, in versions which do not say it: they count no deletion.
+/// Returns the number of entries that a group had read up to an id, in versions that do not store it. Deletions are not
+/// counted. `None`: unknown.
 fn read_up_to(id: StreamId, stream: &Stream) -> Option<u64> {
     let Some(first) = stream.entries.first() else {
         return Some(0);
@@ -333,7 +336,7 @@ fn put_id(out: &mut Vec<u8>, (ms, seq): StreamId) {
     put_number(out, seq);
 }
 
-/// The entries by nodes, none of them empty.
+/// Splits the entries into nodes, none of them empty.
 fn nodes(entries: &[StreamEntry]) -> Vec<&[StreamEntry]> {
     let mut nodes = Vec::new();
     let (mut from, mut bytes) = (0, 0);
@@ -353,7 +356,7 @@ fn nodes(entries: &[StreamEntry]) -> Vec<&[StreamEntry]> {
 }
 
 impl StreamEntry {
-    /// The bytes of its fields and values.
+    /// Returns the bytes of its fields and values.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.pairs.iter().map(|(a, b)| a.len() + b.len()).sum()

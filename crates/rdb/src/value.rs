@@ -11,7 +11,7 @@ use crate::stream::{self, Stream};
 
 /// A key's value.
 ///
-/// Members and fields are as the dump has them: whether they are distinct is for the reader to see.
+/// Members and fields are as in the dump. The caller checks whether they are distinct.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value {
     /// A string.
@@ -29,7 +29,7 @@ pub enum Value {
 }
 
 impl Value {
-    /// The type's name as TYPE gives it.
+    /// Returns the type's name as TYPE gives it.
     #[must_use]
     pub fn type_name(&self) -> &'static str {
         match self {
@@ -42,7 +42,7 @@ impl Value {
         }
     }
 
-    /// How many elements it has; a string is one, and a stream's are its entries.
+    /// Returns the number of its elements. A string is one element, and those of a stream are its entries.
     #[must_use]
     pub fn len(&self) -> usize {
         match self {
@@ -54,22 +54,22 @@ impl Value {
         }
     }
 
-    /// Whether it is a collection without elements, which Redis never has. A stream may be without entries.
+    /// Returns whether it is a collection without elements, which Redis never has. A stream may be without entries.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0 && !matches!(self, Value::Stream(_))
     }
 }
 
-/// What stood behind a type byte.
+/// The data behind a type byte.
 pub enum Found {
-    /// A value, and how many of a hash's fields have a deadline of their own, which is lost.
+    /// A value, and the number of a hash's fields whose own deadlines are lost.
     Value(Value, u64),
     /// A module's value, stepped over.
     Module,
 }
 
-/// The plain encodings, which every version of Redis reads, and which we write.
+/// The plain encodings, which every version of Redis reads and this crate writes.
 pub mod plain {
     pub const STRING: u8 = 0;
     pub const LIST: u8 = 1;
@@ -120,12 +120,12 @@ pub fn read<R: Read>(source: &mut Source<R>, kind: u8) -> Result<Found> {
     Ok(Found::Value(value, fields_with_deadline))
 }
 
-/// The items of a node of a list, as versions before 7 have it.
+/// Reads the items of a node of a list, as versions before 7 have it.
 pub fn ziplist_node<R: Read>(source: &mut Source<R>) -> Result<Vec<Vec<u8>>> {
     unpacked(source, packed::ziplist)
 }
 
-/// The items of a node of a list: one long one, or packed ones.
+/// Reads the items of a node of a list: one long item, or packed ones.
 pub fn list_node<R: Read>(source: &mut Source<R>) -> Result<Vec<Vec<u8>>> {
     match source.length()? {
         1 => Ok(vec![source.string()?]),
@@ -134,7 +134,7 @@ pub fn list_node<R: Read>(source: &mut Source<R>) -> Result<Vec<Vec<u8>>> {
     }
 }
 
-/// A count, and so many of what `one` reads.
+/// Reads a count, and calls `one` for each item.
 fn each<R: Read, T>(
     source: &mut Source<R>,
     mut one: impl FnMut(&mut Source<R>) -> Result<T>,
@@ -157,7 +157,7 @@ fn unpacked<R: Read>(source: &mut Source<R>, unpack: fn(&[u8]) -> Entries) -> Re
     unpack(&packed).map_err(|why| source.corrupt(why))
 }
 
-/// The entries of a packed collection, two by two.
+/// Reads the entries of a packed collection in pairs.
 fn pairs<R: Read>(
     source: &mut Source<R>,
     unpack: fn(&[u8]) -> Entries,
@@ -207,7 +207,7 @@ fn scored<R: Read>(
     })
 }
 
-/// A score as versions before 8 have it: a length and text, or one of three lengths with a meaning.
+/// Reads a score as versions before 8 have it: a length and text, or one of three lengths with a meaning.
 pub fn text_score<R: Read>(source: &mut Source<R>) -> Result<f64> {
     match source.byte()? {
         253 => Ok(f64::NAN),
@@ -220,8 +220,8 @@ pub fn text_score<R: Read>(source: &mut Source<R>) -> Result<f64> {
     }
 }
 
-/// A hash of Redis 7.4 some of whose fields have deadlines: in a listpack (23, 25) or plain; the
-/// released encodings (24, 25) begin with the earliest deadline.
+/// Reads a hash of Redis 7.4 some of whose fields have deadlines: in a listpack (23, 25) or plain. The released
+/// encodings (24, 25) begin with the earliest deadline.
 fn with_deadlines<R: Read>(
     source: &mut Source<R>,
     kind: u8,

@@ -9,7 +9,7 @@ use perdura_rdb::{
     StreamPending, Value, What, dump, parse_dump,
 };
 
-/// The checksum of dumps, bit by bit.
+/// Returns the checksum of dumps, computed bit by bit.
 fn crc64(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0u64, |crc, byte| {
         (0..8).fold(crc ^ u64::from(*byte), |crc, _| {
@@ -58,7 +58,7 @@ fn id_bytes((ms, seq): StreamId) -> Vec<u8> {
     [ms.to_be_bytes(), seq.to_be_bytes()].concat()
 }
 
-/// A dump with everything that can be in one.
+/// Returns a dump with everything that can be in one.
 fn everything() -> Vec<u8> {
     let body = [
         vec![250],
@@ -249,7 +249,7 @@ fn a_dump_cut_off_anywhere_is_an_error() {
 #[test]
 fn any_flipped_bit_is_an_error() {
     let whole = everything();
-    // The version is left out: with another one the same bytes may have no checksum.
+    // The version is not changed: with another one the same bytes may have no checksum.
     for at in (0..5).chain(9..whole.len()) {
         for bit in 0..8 {
             let mut bytes = whole.clone();
@@ -278,7 +278,7 @@ fn what_is_no_dump_and_what_is_too_new_is_said() {
 
 #[test]
 fn an_error_in_a_value_names_the_key() {
-    // A listpack that says it has one more byte.
+    // A listpack whose length is one byte too great.
     let body = [
         vec![16],
         string("broken hash"),
@@ -315,7 +315,7 @@ fn payloads_round_trip() {
     }
 }
 
-/// A stream of some nodes, with groups of which some have entries that were deleted.
+/// Returns a random stream of some nodes with groups. Some entries of the groups were deleted.
 fn any_stream(rng: &mut fastrand::Rng) -> Stream {
     let mut stream = Stream::default();
     let texts = [
@@ -389,7 +389,8 @@ fn older_and_newer_streams_say_less_and_more() {
         stream.groups[0].consumers,
         [consumer("c", 8, &[((5, 1), 9, 2)])]
     );
-    // The same of version 7.2: the ids behind the last one, what was read, when the consumer was active.
+    // The same of version 7.2: the ids behind the last one, the number of entries read, the time at which the consumer
+    // was active.
     let mut new = of_old;
     new[0] = 21;
     let at = new.len() - group.concat().len();
@@ -439,7 +440,7 @@ fn damaged_streams_are_refused() {
             "{number}: {parsed:?}"
         );
     }
-    // An entry that is pending and that no consumer has.
+    // A pending entry that no consumer has.
     let mut body = dump(&Value::Stream(Stream {
         groups: vec![StreamGroup {
             name: b"g".to_vec(),
@@ -457,7 +458,8 @@ fn damaged_streams_are_refused() {
         parse_dump(&sealed(&body)),
         Err(Error::Corrupt { .. })
     ));
-    // A name of a million bytes that each of a thousand entries has: unpacked it is far more than what was read.
+    // A name of a million bytes that each of a thousand entries has. Unpacked, it is far more than the bytes that were
+    // read.
     let names = vec![b'n'; 1_000_000];
     let mut node = vec![0; 6];
     node.extend_from_slice(&[0xf1, 0xe8, 3, 3, 0, 1, 1, 1, 0xf0]);
@@ -485,7 +487,7 @@ fn damaged_streams_are_refused() {
     assert!(text.contains("a node of a stream is damaged"), "{text}");
 }
 
-/// A payload of this type byte and value.
+/// Returns a payload of this type byte and value.
 fn sealed(body: &[u8]) -> Vec<u8> {
     let mut bytes = [body, &[10, 0]].concat();
     let sum = crc64(&bytes);
@@ -520,7 +522,7 @@ fn wrong_payloads_are_refused_each_for_its_reason() {
         &[99, 0],
         &[2, 0x81, 255, 255, 255, 255, 255, 255, 255, 255],
         &[0, 0x81, 127, 255, 255, 255, 255, 255, 255, 255],
-        // A compressed string of a byte that claims to be of 2^63.
+        // A compressed string of one byte that claims a length of 2^63.
         &[0, 0xc3, 2, 0x81, 128, 0, 0, 0, 0, 0, 0, 0, 0, b'x'],
         // A score that is not a number.
         &[5, 1, 1, b'm', 0, 0, 0, 0, 0, 0, 0xf8, 0x7f],

@@ -11,8 +11,8 @@ use crate::report::Check;
 use crate::world::World;
 
 impl World {
-    /// Holds an open engine against the rows that must be there: by a walk over the partitions, by
-    /// key, by count, with all elements, and by the slots that are taken.
+    /// Compares an open engine with the rows that must be there: by a walk over the partitions, by key, by count, with
+    /// all elements, and by the occupied slots.
     pub(crate) fn compare(&self, core: &Core, expected: &State) -> Check {
         let (mut unexplained, mut orphans) = (0, 0);
         for database in 0..self.swarm.databases {
@@ -23,7 +23,7 @@ impl World {
         for partition in (0..core.heap().geometry().partitions).map(PartitionId) {
             orphans += core.heap().lock(partition).orphan_rows();
         }
-        // An engine on copies of the disks knows no drafts.
+        // An engine on copies of the disks has no drafts.
         let own = self
             .engine
             .as_ref()
@@ -104,8 +104,7 @@ impl World {
         unexplained.ok_or_else(|| format!("{slots} slots are taken by {explained} rows"))
     }
 
-    /// Holds the restart of the engine that is open against the model, which then forgets what was
-    /// not durable.
+    /// Compares the restart of the open engine with the model, which then forgets everything that was not durable.
     pub(crate) fn check_state(&mut self) -> Check {
         self.verify(self.core())?;
         let durable = self.core().report().durable_epoch;

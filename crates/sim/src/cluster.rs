@@ -1,4 +1,4 @@
-//! Nodes, an arbiter and a network between them, and how a process of a run reaches them.
+//! Nodes, an arbiter, a network between them, and the connection of a process to them.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -14,26 +14,27 @@ use perdura_device::{Clock, ManualClock};
 
 use crate::content::scramble;
 
-/// Steps in which a mirror ends, at most.
+/// The most steps in which a mirror ends.
 const END_STEPS: usize = 200;
 
 /// The nodes' addresses, two for each group.
 pub(crate) type Groups = Arc<[[String; 2]]>;
 
-/// Nodes and what is between them.
+/// Nodes, and the network and arbiter between them.
 pub(crate) struct Fabric {
     pub net: SimNet,
     pub register: SimRegister,
     pub groups: Groups,
     /// Bytes of a stream that may be shipped and not synced.
     tail_bytes: u64,
-    /// How long a writer may acknowledge by its disk after it has asked the arbiter, nanoseconds; 0: for ever.
+    /// The time for which a writer may acknowledge by its disk after it has asked the arbiter, nanoseconds. 0: without
+    /// limit.
     lease_ns: u64,
     random: Arc<AtomicU64>,
 }
 
 impl Fabric {
-    /// Groups of two nodes that run, each on a machine that no other one is on.
+    /// Returns groups of two running nodes, each on its own machine.
     pub fn new(seed: u64, groups: u8, tail_bytes: u64, lease_ns: u64) -> Fabric {
         let net = SimNet::new();
         let mut addresses = Vec::new();
@@ -56,7 +57,8 @@ impl Fabric {
         }
     }
 
-    /// The nodes as the process of that name has them. `pass` has a moment pass while it waits for them.
+    /// Returns the nodes as the process of that name sees them. `pass` lets a moment pass while the process waits for
+    /// them.
     pub fn nodes(&self, client: u32, pass: impl Fn() + Send + Sync + 'static) -> Nodes {
         let (register, random) = (self.register.clone(), Arc::clone(&self.random));
         Nodes {
@@ -78,7 +80,7 @@ impl Fabric {
     }
 }
 
-/// Moves up to so many frames, each of a drawn connection.
+/// Moves up to `frames` frames, each of a drawn connection.
 pub(crate) fn deliver(net: &SimNet, rng: &mut Rng, frames: usize) {
     for _ in 0..frames {
         if !net.deliver_one(|moves| rng.usize(0..moves)) {
@@ -87,8 +89,8 @@ pub(crate) fn deliver(net: &SimNet, rng: &mut Rng, frames: usize) {
     }
 }
 
-/// The nodes of a run that is about something else: network and arbiter work, and of each group one node always runs. So nothing
-/// that was acknowledged is lost.
+/// The nodes of a run that tests something else. Network and arbiter work, and one node of each group always runs, so
+/// nothing that was acknowledged is lost.
 pub(crate) struct Cluster {
     fabric: Fabric,
     clock: Arc<ManualClock>,
@@ -98,7 +100,7 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    /// One group or two.
+    /// Returns a cluster of one group or two.
     pub fn new(seed: u64, clock: Arc<ManualClock>) -> Cluster {
         let mut rng = Rng::with_seed(scramble(seed ^ 0x636c_7573));
         Cluster {
@@ -109,7 +111,7 @@ impl Cluster {
         }
     }
 
-    /// The nodes as the next process has them.
+    /// Returns the nodes as the next process sees them.
     pub fn nodes(&self) -> Nodes {
         self.client.set(self.client.get() + 1);
         let (net, clock) = (self.fabric.net.clone(), Arc::clone(&self.clock));
@@ -120,16 +122,17 @@ impl Cluster {
         })
     }
 
-    /// The newest process is gone.
+    /// Removes the newest process from the network.
     pub fn leave(&self) {
         self.fabric.net.leave(self.client.get());
     }
 
-    /// What happens beside a step of the run: time passes, blocks are shipped, frames move, replies are collected, the view changes.
-    /// Now and then the second node of a group loses its memory. Returns whether the process went ahead of its disk.
+    /// Takes a step of the nodes beside a step of the run: time passes, blocks are shipped, frames move, replies are
+    /// collected, the view changes. Sometimes the second node of a group loses its memory. Returns whether the process
+    /// is ahead of its disk.
     ///
     /// # Errors
-    /// The log's, the anchor's.
+    /// Errors of the log and of the anchor.
     pub fn step(&mut self, core: &Core) -> Result<bool, Error> {
         let Some(nodes) = core.nodes() else {
             return Ok(false);
@@ -153,11 +156,11 @@ impl Cluster {
         Ok(wal.durable(perdura::Rung::Mirror) > wal.durable(perdura::Rung::Disk))
     }
 
-    /// The end of a process whose log is on disk: the view goes to Disk, and the anchor says so. Returns whether it came to that; it
-    /// always does, except if the log has failed.
+    /// Ends a process whose log is on disk: the view changes to Disk, and the anchor records it. Returns whether that
+    /// happened. It always does, except if the log has failed.
     ///
     /// # Errors
-    /// The log's, the anchor's.
+    /// Errors of the log and of the anchor.
     pub fn end(&mut self, core: &Core) -> Result<bool, Error> {
         let Some(nodes) = core.nodes() else {
             return Ok(true);

@@ -1,16 +1,16 @@
-//! Values described by a seed and a length, which determine their bytes: the model stores no bytes,
-//! and a comparison needs no second copy.
+//! Values described by a seed and a length, which determine their bytes. The model stores no bytes, and a comparison
+//! needs no second copy.
 
-/// A value, described. Two are equal if their bytes are.
+/// The description of a value. Two are equal if their bytes are.
 #[derive(Debug, Clone, Copy)]
 pub struct Content {
-    /// What the bytes follow from.
+    /// The seed of its bytes.
     pub seed: u64,
-    /// How many there are.
+    /// The number of its bytes.
     pub len: usize,
 }
 
-/// One step of splitmix64, as published; the oracle shares no code with the engine.
+/// Returns one step of splitmix64, as published. The oracle shares no code with the engine.
 pub(crate) fn scramble(x: u64) -> u64 {
     let x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -43,7 +43,7 @@ impl Content {
         })
     }
 
-    /// Writes the bytes into `out`, replacing what is there.
+    /// Writes the bytes into `out`, and replaces its content.
     pub fn fill(self, out: &mut Vec<u8>) {
         out.clear();
         out.reserve(self.len + 8);
@@ -57,7 +57,7 @@ impl Content {
         );
     }
 
-    /// Whether these are the bytes.
+    /// Returns whether `bytes` are its bytes.
     #[must_use]
     pub fn matches(self, bytes: &[u8]) -> bool {
         bytes.len() == self.len

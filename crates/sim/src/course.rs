@@ -1,4 +1,4 @@
-//! The course of a run, in any world: how many lives it has, how long they are, and what befalls them.
+//! The course of a run, in any world: the number and length of its lives, and the faults that befall them.
 
 use fastrand::Rng;
 use perdura_device::CrashProfile;
@@ -8,28 +8,28 @@ use crate::swarm::pick;
 /// The part of a swarm that every world has.
 #[derive(Debug, Clone)]
 pub struct Course {
-    /// Log streams.
+    /// The number of log streams.
     pub streams: u8,
-    /// How willingly each stream flushes, of 100.
+    /// The odds that each stream flushes when asked, of 100.
     pub stream_speed: Vec<u8>,
-    /// Crashes that are planned.
+    /// The number of planned crashes.
     pub crashes: u32,
-    /// Steps in a life at most.
+    /// The most steps in a life.
     pub steps: u32,
     /// Odds that a life has a fault planned, of 100.
     pub faults: u8,
     /// Odds that a restart is disturbed, of 100.
     pub nested: u8,
-    /// Bit rot strikes at the last crash.
+    /// True if bit rot strikes at the last crash.
     pub rot: bool,
-    /// What crashes keep, if not drawn each time.
+    /// The profile of what crashes keep. `None`: it is drawn for each crash.
     pub profile: Option<CrashProfile>,
-    /// Whether transactions may find too little memory.
+    /// True if transactions may find too little memory.
     pub memory_is_short: bool,
 }
 
 impl Course {
-    /// One short life on so many streams, which flush whenever they are asked; nothing goes wrong.
+    /// Returns one short life without faults on the given number of streams, which flush whenever they are asked.
     pub(crate) fn calm(streams: u8, profile: Option<CrashProfile>) -> Course {
         Course {
             streams,
@@ -44,13 +44,12 @@ impl Course {
         }
     }
 
-    /// Disks beside the data's that the streams have, if each has its own.
+    /// Returns the number of disks that the streams have beside the data disk, if each has its own.
     pub(crate) fn log_disks(&self, apart: bool) -> u64 {
         if apart { u64::from(self.streams) } else { 0 }
     }
 
-    /// Draws how willingly each stream flushes, some a hundred times less than others, and how often faults
-    /// strike.
+    /// Draws the odds that each stream flushes, for some a hundred times less than for others, and the odds of faults.
     pub(crate) fn draw_faults(&mut self, rng: &mut Rng) {
         for speed in &mut self.stream_speed {
             *speed = pick(rng, &[100, 100, 100, 50, 50, 5, 1]);

@@ -9,15 +9,15 @@ use perdura_base::num::to_u64;
 use crate::content::Content;
 use crate::value::Value;
 
-/// A draft, and what is in it.
+/// A draft and its content.
 pub(crate) struct Drafting {
     pub draft: Draft,
     pub value: Value,
-    /// The string that it is to become instead.
+    /// The string that is built in it. `None`: it becomes a collection.
     pub building: Option<Building>,
 }
 
-/// A string that is built in a draft, for this key.
+/// A string that is built in a draft for this key.
 #[derive(Clone, Copy)]
 pub(crate) struct Building {
     pub key: u8,
@@ -35,7 +35,7 @@ impl Building {
         }
     }
 
-    /// What there is of it.
+    /// Returns the part of it that is written.
     pub(crate) fn so_far(&self) -> Content {
         let len = self.text.map_or(0, |text| text.len());
         assert!(
@@ -52,12 +52,12 @@ impl Building {
 }
 
 impl Drafting {
-    /// The database that its table belongs to now; `None` after a flush.
+    /// Returns the database that its table belongs to now. `None`: a flush has removed the table.
     pub(crate) fn database(&self, core: &Core, databases: u8) -> Option<u8> {
         (0..databases).find(|database| core.database(*database) == self.draft.table())
     }
 
-    /// Elements in it.
+    /// Returns the number of its elements.
     pub(crate) fn rows(&self) -> u64 {
         match &self.building {
             Some(building) => u64::from(building.text.is_some()),
@@ -65,7 +65,7 @@ impl Drafting {
         }
     }
 
-    /// Whether its elements are these.
+    /// Returns whether its elements are those of `source`.
     pub(crate) fn is_in(&self, source: &Source<'_>) -> bool {
         match &self.building {
             Some(building) => {
@@ -79,7 +79,7 @@ impl Drafting {
     }
 }
 
-/// A collection without elements.
+/// Returns a collection without elements.
 pub(crate) fn empty(shape: Shape) -> Value {
     match shape {
         Shape::Hash => Value::Hash(Rc::default()),

@@ -1,5 +1,5 @@
-//! Changes of collections. This module draws a change and applies it to the model; `engine` runs it by
-//! the types of the product. The two replies must be equal.
+//! Changes of collections. This module draws a change and applies it to the model. `engine` runs it by the types of the
+//! product. The two replies must be equal.
 
 mod engine;
 
@@ -27,16 +27,16 @@ pub(crate) enum Edit {
     ScorePop(End, usize),
     Push(End, Vec<Content>),
     Pop(End, usize),
-    /// Items put before, or behind, the first one that equals the one at a place.
+    /// Inserts items before, or behind, the first item that equals the one at a place.
     Insert(usize, bool, Vec<Content>),
     Replace(usize, Content),
-    /// So many of the items that equal the one at a place, from the back if negative, go.
+    /// Removes up to the given number of items that equal the one at a place, from the back if negative.
     Remove(usize, i64),
     Trim(i64, i64),
     Stream(StreamEdit),
 }
 
-/// What an edit answers; `None`: the key holds another type.
+/// The reply of an edit. `None`: the key holds another type.
 pub(crate) type Reply = Option<u64>;
 
 fn draw_item(rng: &mut Rng, swarm: &Swarm) -> Content {
@@ -47,13 +47,13 @@ fn draw_item(rng: &mut Rng, swarm: &Swarm) -> Content {
     } else {
         rng.usize(60..200)
     };
-    // Few different ones, so that equal items meet.
+    // The few different seeds make equal items frequent.
     let seed = rng.u64(0..64);
     Content { seed, len }
 }
 
 impl Edit {
-    /// A change that suits a shape.
+    /// Draws a change that suits a shape.
     pub(crate) fn draw(rng: &mut Rng, swarm: &Swarm, shape: Shape) -> Edit {
         let count = if rng.u8(0..100) < swarm.bulk {
             rng.usize(20..200)
@@ -103,7 +103,7 @@ impl Edit {
                 match rng.u8(0..12) {
                     0..=3 => Edit::Push(end, items(rng)),
                     4..=6 => {
-                        // Always at the same place, so that gaps between labels are used up.
+                        // All at the same place, so that gaps between labels are used up.
                         let count = rng.usize(1..=14);
                         let items = (0..count).map(|_| draw_item(rng, swarm)).collect();
                         Edit::Insert(at, rng.bool(), items)
@@ -117,7 +117,7 @@ impl Edit {
         }
     }
 
-    /// The shape that it is for.
+    /// Returns the shape that it is for.
     pub(crate) fn shape(&self) -> Shape {
         match self {
             Edit::Fields(_) | Edit::FieldsGone(_) => Shape::Hash,
@@ -133,7 +133,7 @@ impl Edit {
         }
     }
 
-    /// What the model has afterwards, and the reply.
+    /// Returns the model's value after it, and the reply.
     pub(crate) fn apply(&self, held: Option<&Value>) -> (Option<Value>, Reply) {
         if held.is_some_and(|held| held.shape() != Some(self.shape())) {
             return (held.cloned(), None);
@@ -293,7 +293,7 @@ impl Edit {
     }
 }
 
-/// Puts items before, or behind, the first one that equals the pivot; returns how many there are.
+/// Puts items before, or behind, the first item that equals the pivot. Returns the number of items.
 fn insert_at(items: &mut Vec<Content>, pivot: Content, before: bool, new: &[Content]) -> u64 {
     for item in new {
         let found = items.iter().position(|other| *other == pivot);
@@ -303,7 +303,7 @@ fn insert_at(items: &mut Vec<Content>, pivot: Content, before: bool, new: &[Cont
     to_u64(items.len())
 }
 
-/// Removes so many items that equal one, from the back if negative, and all of them if 0.
+/// Removes up to `count` items that equal `gone`, from the back if negative, and all of them if 0.
 fn remove_equal(items: &mut Vec<Content>, gone: Content, count: i64) -> u64 {
     let equal = (0..items.len()).filter(|at| items[*at] == gone);
     let mut equal: Vec<usize> = equal.collect();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use fastrand::Rng;
 use perdura_device::{FaultPlan, SimDisk, SyncFailure};
 
-/// Operations of a life, about, within which its faults strike.
+/// The approximate number of operations of a life within which its faults strike.
 pub(crate) const LIFE_OPS: u64 = 150;
 
 /// Plans a fault on one of the disks, within about `ops_max` operations.
@@ -34,7 +34,7 @@ pub(crate) fn plan(rng: &mut Rng, disks: &[Arc<SimDisk>], ops_max: u64) {
     disk.set_plan(plan);
 }
 
-/// Plans that one of the disks is full for a moment, as far as files would grow.
+/// Plans that one of the disks is full for a moment, so that files cannot grow.
 pub(crate) fn plan_full(rng: &mut Rng, disks: &[Arc<SimDisk>]) {
     disks[rng.usize(0..disks.len())].set_plan(FaultPlan {
         enospc_at: Some((rng.u64(1..=4), rng.u64(1..=3))),
@@ -42,7 +42,7 @@ pub(crate) fn plan_full(rng: &mut Rng, disks: &[Arc<SimDisk>]) {
     });
 }
 
-/// Nothing more goes wrong, and full disks have space again.
+/// Removes all planned faults, and gives full disks space again.
 pub(crate) fn clear(disks: &[Arc<SimDisk>]) {
     disks
         .iter()

@@ -1,30 +1,29 @@
 //! The crash simulator: seeded histories, faults, an independent oracle.
 //!
-//! One thread takes every step of the real engine — transactions, flushers, checkpoints, purges,
-//! restarts — in an order that the seed determines, over disks that fail as real ones do. After each
-//! crash it compares the recovered state with a sequential model. A seed reproduces its run byte for
-//! byte, so that a violation is a number that can be replayed.
+//! One thread takes every step of the real engine (transactions, flushers, checkpoints, purges, restarts) in an order
+//! that the seed determines. The disks fail as real ones do. After each crash it compares the recovered state with a
+//! sequential model. A seed reproduces its run byte for byte, so that a violation is a number that can be replayed.
 //!
 //! | module | one idea |
 //! |---|---|
 //! | [`model`] | the oracle: the expected state |
-//! | [`content`], [`value`] | described strings; the value of a key of any type |
+//! | [`content`], [`value`] | described strings, and the value of a key of any type |
 //! | [`swarm`] | the character of a run |
 //! | [`course`] | the part of it that every world has |
 //! | [`machine`] | disks, clock, promises, and every step that is not a transaction |
 //! | `lives` | the loop: a chain of lives and crashes, over any world |
 //! | [`world`], `product` | the product's world: its engine, its client, its place in the loop |
-//! | `over_core` | what the worlds of the product's engine have in common |
+//! | `over_core` | the common parts of the worlds of the product's engine |
 //! | `cluster` | nodes and an arbiter, in the world of the mirror and beside the steps of others |
-//! | `other_image` | the newest image damaged: the other one stands in |
+//! | `other_image` | the newest image damaged: the other one replaces it |
 //! | [`steps`] | the steps of a life |
-//! | `scripts` | operations that a script asks for |
+//! | `scripts` | operations that a script requests |
 //! | `ops`, `edit` | the operations of transactions, on the engine and on the model |
 //! | `scanning`, `drafting` | the models of a scan and of a draft, which continue between other steps |
 //! | `faults` | plans faults |
 //! | [`check`] | the comparison after a restart |
 //! | [`mod@run`] | runs: the mode of each seed, the report |
-//! | `restarted` | what every world asks of a restart |
+//! | `restarted` | the checks of a restart in every world |
 //! | `locked` | transactions that lock rows: the oracle, the clients |
 //! | `steal` | the world of interleaved transactions |
 //! | `tree` | the world of transactions over rows of a tree, by their keys |

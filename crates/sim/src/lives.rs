@@ -18,14 +18,14 @@ use crate::report::{Check, CrashOptions, Tally};
 #[cfg(test)]
 mod tests;
 
-/// A run counts with so many transactions.
+/// The number of transactions from which on a run counts.
 const TRANSACTIONS_MIN: u64 = 20;
-/// How deep crashes within restarts go.
+/// The greatest depth of crashes within restarts.
 const NESTED_MAX: u32 = 5;
 
-/// How rarely a restart is compared with other ways to the same state: one restart in so many. Copies
-/// are costly; they find most while an image slot holds a mixture, and after the interrupted checkpoint
-/// has been repeated.
+/// The rates at which a restart is compared with other ways to the same state: one restart in the given number. Copies
+/// are costly. They find most while an image slot holds a mixture, and after the interrupted checkpoint has been
+/// repeated.
 pub(crate) struct Rarity {
     pub mixed: u8,
     pub later: u8,
@@ -33,7 +33,7 @@ pub(crate) struct Rarity {
 }
 
 impl Rarity {
-    /// Of worlds whose copies cost little.
+    /// The rates of worlds whose copies cost little.
     pub const OFTEN: Rarity = Rarity {
         mixed: 2,
         later: 4,
@@ -41,8 +41,7 @@ impl Rarity {
     };
 }
 
-/// One run of a seed in the world that is made of the character that is drawn for it. `salt` keeps the worlds'
-/// characters apart.
+/// Runs a seed in the world of the character that is drawn for it. `salt` makes the characters of the worlds differ.
 pub(crate) fn run_drawn<W: Lives, S>(
     seed: u64,
     salt: u64,
@@ -59,12 +58,12 @@ pub(crate) fn run_drawn<W: Lives, S>(
 pub(crate) trait Lives: DerefMut<Target = Machine<Self::Engine>> {
     /// The engine.
     type Engine: Engine;
-    /// How rarely copies are restarted in other ways.
+    /// The rates at which copies are restarted in other ways.
     const OTHER_WAYS: Rarity;
-    /// How many copies are damaged by rot at the last crash.
+    /// The number of copies that are damaged by rot at the last crash.
     const ROTS: u32;
 
-    /// Opens the engine on these disks, creating a database if there is none.
+    /// Opens the engine on these disks, and creates a database if they have no database.
     fn open_on(&self, disks: &[Arc<SimDisk>]) -> Result<Self::Engine, Error>;
     /// Draws the method and the level of the next restart.
     fn draw_way(&mut self);
@@ -79,8 +78,8 @@ pub(crate) trait Lives: DerefMut<Target = Machine<Self::Engine>> {
     }
     /// Takes one step, drawn by the run's odds.
     fn step(&mut self) -> Check;
-    /// Ends a life, before the crash. `overdue`: the planned crashes have happened, and the life only
-    /// serves to make the run count.
+    /// Ends a life, before the crash. `overdue`: the planned crashes have happened, and the life only makes the run
+    /// count.
     fn end_life(&mut self, overdue: bool) -> Check {
         self.checkpoint_if(overdue)
     }
@@ -93,14 +92,14 @@ pub(crate) trait Lives: DerefMut<Target = Machine<Self::Engine>> {
     /// Restarts copies of the disks, as the restart found them, in other ways that must lead to the
     /// same state.
     fn check_copies(&mut self, copies: Option<Vec<Arc<SimDisk>>>) -> Check;
-    /// Compares a restart of damaged disks with the evidence; returns the epoch it kept, if it started.
+    /// Compares a restart of damaged disks with the evidence. Returns the epoch it kept, if it started.
     fn check_rotten(&self, disks: &[Arc<SimDisk>], damage: &str) -> Check<Option<u64>>;
     /// Ends the run.
     fn clean_up(&mut self) -> Check {
         Ok(())
     }
 
-    /// Runs the world to its end; returns its counts, its trace and its result.
+    /// Runs the world to its end. Returns its counts, its trace and its result.
     fn run_to_end(mut self) -> (Tally, u64, Check)
     where
         Self: Sized,
@@ -111,12 +110,12 @@ pub(crate) trait Lives: DerefMut<Target = Machine<Self::Engine>> {
         (std::mem::take(&mut machine.tally), machine.trace, result)
     }
 
-    /// Whether the run has done enough to count.
+    /// Returns whether the run has done enough to count.
     fn counts(&self) -> bool {
         self.tally.transactions >= TRANSACTIONS_MIN && self.tally.checkpoints > 0
     }
 
-    /// Lives and crashes until the planned crashes have happened and the run counts.
+    /// Runs lives and crashes until the planned crashes have happened and the run counts.
     fn chain(&mut self) -> Check {
         self.restart()?;
         self.settle_in()?;
@@ -142,7 +141,7 @@ pub(crate) trait Lives: DerefMut<Target = Machine<Self::Engine>> {
         }
     }
 
-    /// One life of the machine, up to the crash.
+    /// Runs one life of the machine, up to the crash.
     fn live(&mut self, number: u32) -> Check {
         self.faults_before = self.faults_struck();
         let overdue = number > self.course.crashes;
@@ -178,12 +177,12 @@ pub(crate) trait Lives: DerefMut<Target = Machine<Self::Engine>> {
         self.end_life(overdue)
     }
 
-    /// Power fails, or the process dies: nothing of the engine remains.
+    /// Cuts the power or kills the process: nothing of the engine remains.
     fn crash(&mut self) {
         self.power_cut();
     }
 
-    /// The disks of the machine lose what a crash loses, and the engine is gone.
+    /// Crashes the disks of the machine and drops the engine.
     fn power_cut(&mut self) {
         let machine = &mut **self;
         let drawn = CrashProfile::ALL[machine.rng.usize(0..CrashProfile::ALL.len())];
@@ -228,7 +227,7 @@ pub(crate) trait Lives: DerefMut<Target = Machine<Self::Engine>> {
         (depth, rng.u8(0..one_in) == 0)
     }
 
-    /// The next life begins.
+    /// Begins the next life.
     fn restart(&mut self) -> Check {
         self.come_back()
     }
@@ -248,7 +247,7 @@ pub(crate) trait Lives: DerefMut<Target = Machine<Self::Engine>> {
             self.draw_way();
             let copies = other_ways.then(|| self.copy_disks());
             match self.open_on(&self.disks) {
-                // What a restart leaves for later may be all that met the power cut.
+                // The work that a restart defers may be the first to find that power has failed.
                 Ok(_) if self.disks.iter().any(|disk| !disk.has_power()) => self.crash(),
                 Ok(engine) => {
                     self.engine = Some(engine);
@@ -280,7 +279,7 @@ pub(crate) trait Lives: DerefMut<Target = Machine<Self::Engine>> {
         Err("the restart failed without a fault".to_owned())
     }
 
-    /// Bit rot: one bit of one file, on a copy of the disks.
+    /// Flips one bit of one file, on a copy of the disks, as bit rot does.
     fn rot(&mut self) -> Check {
         for _ in 0..Self::ROTS {
             let copies = self.copy_disks();
@@ -297,7 +296,7 @@ pub(crate) trait Lives: DerefMut<Target = Machine<Self::Engine>> {
                 .read_all(path)
                 .map_err(|error| error.to_string())?;
             let mut at = self.rng.usize(0..bytes.len());
-            // Most of a file is zeros; where there is something, damage is more telling.
+            // Most of a file is zeros. Damage to other bytes finds more.
             if self.rng.u8(0..4) > 0 {
                 at = (at..bytes.len()).find(|at| bytes[*at] != 0).unwrap_or(at);
             }
@@ -320,7 +319,7 @@ pub(crate) trait Lives: DerefMut<Target = Machine<Self::Engine>> {
     }
 }
 
-/// A panic of the engine is a contradiction like any other.
+/// Runs `run` and turns a panic of the engine into a contradiction.
 pub(crate) fn guarded(run: impl FnOnce() -> Check) -> Check {
     catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().cloned();
@@ -329,7 +328,7 @@ pub(crate) fn guarded(run: impl FnOnce() -> Check) -> Check {
     })
 }
 
-/// What was struck and done on the disks belongs to the run's account.
+/// Adds the faults and the operations of the disks to the run's account.
 pub(crate) fn account(tally: &mut Tally, trace: &mut u64, disks: &[Arc<SimDisk>]) {
     for disk in disks {
         for (kind, count) in disk.faults() {

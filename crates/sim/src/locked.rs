@@ -10,9 +10,9 @@ mod database;
 pub(crate) use clients::{CLIENTS_MAX, Clients};
 pub(crate) use database::{Interleaved, close_part, interleaved};
 
-/// Rows by where they are: a *spot*, by which they are locked.
+/// Rows by their *spot*: the place of a row, by which it is locked.
 pub(crate) type State<S, R> = BTreeMap<S, R>;
-/// What a transaction left in a spot.
+/// The row that a transaction left in a spot, if any.
 pub(crate) type Write<S, R> = (S, Option<R>);
 
 /// The model of a database with locks.
@@ -21,7 +21,7 @@ pub(crate) struct Oracle<S, R> {
     base: State<S, R>,
     committed: State<S, R>,
     history: Vec<(u64, Vec<Write<S, R>>)>,
-    /// Which transaction holds a spot.
+    /// The transaction that holds each spot.
     locks: BTreeMap<S, u64>,
 }
 
@@ -44,17 +44,17 @@ fn apply<S: Ord + Clone, R: Clone>(state: &mut State<S, R>, (spot, row): &Write<
 }
 
 impl<S: Ord + Clone + Debug, R: Clone + Eq + Debug> Oracle<S, R> {
-    /// All committed rows, durable or not.
+    /// Returns all committed rows, durable or not.
     pub fn committed(&self) -> &State<S, R> {
         &self.committed
     }
 
-    /// The transaction that holds a spot.
+    /// Returns the transaction that holds a spot.
     pub fn holder(&self, spot: &S) -> Option<u64> {
         self.locks.get(spot).copied()
     }
 
-    /// Every spot that a row or a lock is in.
+    /// Returns every spot that has a row or a lock.
     pub fn spots(&self) -> Vec<S> {
         let spots = self.committed.keys().chain(self.locks.keys());
         let mut spots: Vec<S> = spots.cloned().collect();
@@ -63,7 +63,7 @@ impl<S: Ord + Clone + Debug, R: Clone + Eq + Debug> Oracle<S, R> {
         spots
     }
 
-    /// A transaction holds a spot from now on.
+    /// Gives a spot to a transaction.
     pub fn lock(&mut self, spot: &S, holder: u64) {
         let before = self.locks.insert(spot.clone(), holder);
         assert!(
@@ -76,7 +76,7 @@ impl<S: Ord + Clone + Debug, R: Clone + Eq + Debug> Oracle<S, R> {
         self.locks.retain(|_, by| *by != holder);
     }
 
-    /// A transaction has committed in `epoch`.
+    /// Commits a transaction in `epoch`.
     pub fn commit(&mut self, holder: u64, epoch: u64, writes: Vec<Write<S, R>>) {
         for (spot, _) in &writes {
             assert_eq!(
@@ -99,12 +99,12 @@ impl<S: Ord + Clone + Debug, R: Clone + Eq + Debug> Oracle<S, R> {
         self.release(holder);
     }
 
-    /// A transaction has been rolled back to its end.
+    /// Ends a transaction that has been rolled back.
     pub fn abort(&mut self, holder: u64) {
         self.release(holder);
     }
 
-    /// What must be there if exactly the epochs up to `durable` survived.
+    /// Returns the rows that must be there if exactly the epochs up to `durable` survived.
     pub fn state_at(&self, durable: u64) -> State<S, R> {
         let mut state = self.base.clone();
         for (_, writes) in self.history.iter().filter(|(epoch, _)| *epoch <= durable) {
@@ -113,13 +113,13 @@ impl<S: Ord + Clone + Debug, R: Clone + Eq + Debug> Oracle<S, R> {
         state
     }
 
-    /// Rows that were there before the first transaction.
+    /// Adds the rows from before the first transaction.
     pub fn load(&mut self, rows: State<S, R>) {
         self.committed.clone_from(&rows);
         self.base = rows;
     }
 
-    /// Only epochs up to `durable` survived; nothing else ever happened.
+    /// Follows a restart: only the epochs up to `durable` survived, and nothing else ever happened.
     pub fn restart(&mut self, durable: u64) {
         debug_assert_eq!(
             self.state_at(u64::MAX),

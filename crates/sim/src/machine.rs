@@ -15,54 +15,54 @@ use crate::content::scramble;
 use crate::course::Course;
 use crate::report::{Check, Tally};
 
-/// What the simulator asks of an engine beside its transactions.
+/// The operations of an engine that the simulator needs beside its transactions.
 pub trait Engine {
-    /// An answer that waits for its epoch.
+    /// A reply that waits for its epoch.
     type Promise;
 
-    /// The epoch that must survive once the client has this answer, if the answer may be given now.
+    /// Returns the epoch that must survive once the client has this reply. `None`: the reply may not be given yet.
     fn due(&self, promise: &Self::Promise) -> Option<u64>;
-    /// Every epoch up to here is durable.
+    /// Returns the newest durable epoch. All earlier ones are durable too.
     fn durable(&self) -> u64;
-    /// The highest durable epoch that a durable part of the log names: the next life keeps it.
+    /// Returns the highest durable epoch that a durable part of the log names. The next life keeps it.
     fn evidence(&self) -> u64;
-    /// Whether a failure has stopped the log for good.
+    /// Returns whether a failure has stopped the log for good.
     fn has_failed(&self) -> bool;
-    /// Whether the log has nothing left to write or to sync.
+    /// Returns whether the log has nothing left to write or to sync.
     fn is_idle(&self) -> bool;
-    /// One step of what prepares a stream's segments.
+    /// Takes a step of the preparation of a stream's segments.
     ///
     /// # Errors
-    /// The disk's.
+    /// Errors of the disk.
     fn prepare_segment(&self, stream: StreamId) -> Result<(), Error>;
     /// Closes the epoch.
     fn close_epoch(&self);
-    /// One step of a stream's flusher.
+    /// Takes a step of a stream's flusher.
     ///
     /// # Errors
-    /// The disk's.
+    /// Errors of the disk.
     fn flush_step(&self, stream: StreamId) -> Result<FlushProgress, Error>;
-    /// Tells the anchor what is durable.
+    /// Records the durable epoch in the anchor.
     ///
     /// # Errors
-    /// The disk's.
+    /// Errors of the disk.
     fn vouch(&self) -> Result<bool, Error>;
     /// Begins a checkpoint.
     ///
     /// # Errors
-    /// The disk's.
+    /// Errors of the disk.
     fn checkpoint_begin(&self) -> Result<(), Error>;
-    /// One step of the checkpoint.
+    /// Takes a step of the checkpoint.
     ///
     /// # Errors
-    /// The disk's.
+    /// Errors of the disk.
     fn checkpoint_step(&self) -> Result<CheckpointProgress, Error>;
-    /// Whether a checkpoint has begun and has not ended.
+    /// Returns whether a checkpoint has begun and has not ended.
     fn checkpoint_is_running(&self) -> bool;
 }
 
-/// A database of the product or of steal mode as the simulator's engine. `$of` has the methods: the engine itself, or what it
-/// dereferences to.
+/// Makes a database of the product or of steal mode the simulator's engine. `$of` has the methods: the engine itself,
+/// or its target of `Deref`.
 macro_rules! engine {
     ($engine:ident, $promise:ident, $due:expr) => {
         impl $crate::machine::Engine for $engine {
@@ -129,15 +129,15 @@ macro_rules! engine {
 
 pub(crate) use engine;
 
-/// Has the disks keep the locks of a life until its last write has landed, as a database that is opened by
-/// its directories does.
+/// Makes the disks keep the locks of a life until its last write has landed, as a database that is opened by its
+/// directories does.
 pub(crate) fn keep_locked(disks: &[Arc<SimDisk>]) {
     for disk in disks {
         disk.keep_locked(&vec![Box::new(())]);
     }
 }
 
-/// Copies of disks as they are.
+/// Returns copies of the disks as they are.
 pub(crate) fn copies_of(disks: &[Arc<SimDisk>]) -> Vec<Arc<SimDisk>> {
     let copy = |disk: &Arc<SimDisk>| {
         let copy = SimDisk::new(0);
@@ -152,22 +152,22 @@ pub(crate) fn copies_of(disks: &[Arc<SimDisk>]) -> Vec<Arc<SimDisk>> {
 pub struct Machine<E: Engine> {
     pub(crate) course: Course,
     pub(crate) rng: Rng,
-    /// The data disk first.
+    /// The disks, the data disk first.
     pub(crate) disks: Vec<Arc<SimDisk>>,
     pub(crate) clock: Arc<ManualClock>,
-    /// The nodes that hold the newest part of the log, if there are some.
+    /// The nodes that hold the newest part of the log. `None`: the run has no nodes.
     pub(crate) cluster: Option<Cluster>,
     pub(crate) engine: Option<E>,
     pub(crate) promises: Vec<E::Promise>,
-    /// Every epoch up to here was acknowledged or seen after a restart: it must not be lost.
+    /// The epoch up to which everything was acknowledged, or seen after a restart. It must not be lost.
     pub(crate) must_survive: u64,
-    /// Every epoch up to here has proof in a durable block or in the anchor.
+    /// The epoch up to which everything has proof in a durable block or in the anchor.
     pub(crate) evidence: u64,
-    /// How many checkpoints had been completed when a crash interrupted one last, if any did.
+    /// The number of completed checkpoints when a crash last interrupted one. `None`: no crash has.
     pub(crate) interrupted: Option<u64>,
-    /// An image is being copied: the checkpoint that would overwrite it does not begin.
+    /// True while an image is being copied. The checkpoint that would overwrite it does not begin.
     pub(crate) image_is_held: bool,
-    /// The engine has failed, or the power is gone: the life is over.
+    /// True if the engine has failed or the power is gone: the life is over.
     pub(crate) stopped: bool,
     pub(crate) faults_before: u64,
     pub(crate) tally: Tally,
@@ -176,7 +176,7 @@ pub struct Machine<E: Engine> {
 }
 
 impl<E: Engine> Machine<E> {
-    /// A machine with so many empty disks.
+    /// Returns a machine with `disks` empty disks.
     #[must_use]
     pub fn new(seed: u64, rng: Rng, course: Course, disks: u64) -> Machine<E> {
         assert_eq!(
@@ -218,43 +218,43 @@ impl<E: Engine> Machine<E> {
         kind
     }
 
-    /// Folds something that happened into the trace.
+    /// Folds an event into the trace.
     pub(crate) fn note(&mut self, what: u64) {
         self.trace = scramble(self.trace ^ what);
     }
 
-    /// A transaction has committed in `epoch`; its client waits for the answer.
+    /// Notes that a transaction has committed in `epoch`. Its client waits for the reply.
     pub(crate) fn promise(&mut self, epoch: u64, promise: E::Promise) {
         self.promises.push(promise);
         self.tally.transactions += 1;
         self.note(epoch);
     }
 
-    /// Chance, and the engine.
+    /// Returns the source of chance and the engine.
     pub(crate) fn parts(&mut self) -> (&mut Rng, &E) {
         let engine = self.engine.as_ref();
         let engine = engine.expect("a step is taken only while the engine is open");
         (&mut self.rng, engine)
     }
 
-    /// The engine; steps are taken only while it is open.
+    /// Returns the engine. Steps are taken only while it is open.
     pub(crate) fn engine(&self) -> &E {
         self.engine
             .as_ref()
             .expect("a step is taken only while the engine is open")
     }
 
-    /// Faults that struck so far, whatever their kind.
+    /// Returns the number of faults of any kind that have struck so far.
     pub(crate) fn faults_struck(&self) -> u64 {
         self.disks.iter().map(|disk| disk.faults_struck()).sum()
     }
 
-    /// Copies of the disks as they are.
+    /// Returns copies of the disks as they are.
     pub(crate) fn copy_disks(&self) -> Vec<Arc<SimDisk>> {
         copies_of(&self.disks)
     }
 
-    /// The engine and what only it knew are gone.
+    /// Drops the engine and everything that only it knew.
     pub(crate) fn forget(&mut self) {
         self.engine = None;
         self.cluster.iter().for_each(Cluster::leave);
@@ -262,7 +262,7 @@ impl<E: Engine> Machine<E> {
         self.stopped = false;
     }
 
-    /// The client looks which of its answers may be given now.
+    /// Gives the client all replies that may be given now.
     pub(crate) fn observe(&mut self) {
         let Some(engine) = &self.engine else { return };
         if self.promises.is_empty() || engine.has_failed() {
@@ -279,10 +279,10 @@ impl<E: Engine> Machine<E> {
         });
     }
 
-    /// Whether an error is one that the faults injected so far explain.
+    /// Accepts an error that the faults injected so far explain.
     ///
     /// # Errors
-    /// A contradiction: nothing explains it.
+    /// A contradiction, if nothing explains it.
     pub(crate) fn tolerate(&mut self, step: &str, error: &Error) -> Check {
         if error.family() == Family::Corruption {
             return Err(format!("{step}: {error}"));
@@ -296,13 +296,13 @@ impl<E: Engine> Machine<E> {
         if self.faults_struck() == self.faults_before {
             return Err(format!("{step} failed without a fault: {error}"));
         }
-        // Whatever has not stopped the log is tried again.
+        // A step that has not stopped the log is tried again.
         let failed = |engine: &E| engine.has_failed();
         self.stopped |= self.engine.as_ref().is_some_and(failed);
         Ok(())
     }
 
-    /// Moves the clock on, or sets it anew.
+    /// Moves the clock forward, or sets it anew.
     pub(crate) fn move_clock(&mut self) {
         if self.rng.u8(0..4) > 0 {
             self.clock.advance_us(self.rng.u64(0..2_000_000));
@@ -313,18 +313,18 @@ impl<E: Engine> Machine<E> {
         }
     }
 
-    /// One of the streams.
+    /// Draws one of the streams.
     pub(crate) fn draw_stream(&mut self) -> StreamId {
         StreamId(self.rng.u8(0..self.course.streams))
     }
 
-    /// One step of what prepares the segments of one of the streams.
+    /// Takes a step of the preparation of segments, for one of the streams.
     pub(crate) fn prepare_one(&mut self) -> Check {
         let stream = self.draw_stream();
         self.prepare(stream)
     }
 
-    /// One step of what prepares segments.
+    /// Takes a step of the preparation of segments.
     pub(crate) fn prepare(&mut self, stream: StreamId) -> Check {
         match self.engine().prepare_segment(stream) {
             Ok(()) => Ok(()),
@@ -332,7 +332,7 @@ impl<E: Engine> Machine<E> {
         }
     }
 
-    /// The anchor vouches for what is durable.
+    /// Records the durable epoch in the anchor.
     pub(crate) fn vouch(&mut self) -> Check {
         let durable = self.engine().durable();
         match self.engine().vouch() {
@@ -361,7 +361,7 @@ impl<E: Engine> Machine<E> {
         Ok(())
     }
 
-    /// One step of a flusher; `None` if it failed as it may.
+    /// Takes a step of a flusher. `None`: it failed as it may.
     fn flush_step(&mut self, stream: u8) -> Check<Option<FlushProgress>> {
         let durable = self.engine().durable();
         match self.engine().flush_step(StreamId(stream)) {
@@ -418,7 +418,7 @@ impl<E: Engine> Machine<E> {
         Ok(())
     }
 
-    /// One step of the checkpoint; `None` if it failed as it may.
+    /// Takes a step of the checkpoint. `None`: it failed as it may.
     pub(crate) fn checkpoint_step(&mut self) -> Check<Option<CheckpointProgress>> {
         match self.engine().checkpoint_step() {
             Ok(progress) => {
@@ -436,7 +436,7 @@ impl<E: Engine> Machine<E> {
         }
     }
 
-    /// A whole checkpoint, flushing as it goes, unless a fault is in its way.
+    /// Takes a whole checkpoint, and flushes as it continues, unless a fault prevents it.
     pub(crate) fn checkpoint_now(&mut self) -> Check {
         self.checkpoint_begin()?;
         while !self.stopped {
@@ -444,7 +444,7 @@ impl<E: Engine> Machine<E> {
                 Some(CheckpointProgress::Working(_)) => {}
                 Some(CheckpointProgress::Waiting) => {
                     self.flush_all()?;
-                    // The log's disk is full: it waits on.
+                    // The log's disk is full, so the checkpoint continues to wait.
                     if !self.engine().is_idle() {
                         break;
                     }
@@ -455,7 +455,7 @@ impl<E: Engine> Machine<E> {
         Ok(())
     }
 
-    /// The first checkpoint of a run, if it is `overdue`: without one the run does not count.
+    /// Takes the first checkpoint of a run, if it is `overdue`. Without a checkpoint the run does not count.
     pub(crate) fn checkpoint_if(&mut self, overdue: bool) -> Check {
         match overdue && !self.stopped && self.tally.checkpoints == 0 {
             true => self.checkpoint_now(),

@@ -1,5 +1,5 @@
-//! The oracle: a sequential interpreter over a sorted map, and the history since the last restart. It
-//! shares no code with the engine and knows nothing of pages, logs or images.
+//! The oracle: a sequential interpreter over a sorted map, and the history since the last restart. It shares no code
+//! with the engine and knows nothing of pages, logs or images.
 //!
 //! A restart that kept epoch R must show exactly the base state with every transaction of an epoch up to
 //! R applied in the order of commit.
@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use crate::value::Value;
 
-/// Where a row is: a database and a key by number.
+/// The place of a row: a database and a key by number.
 pub type Place = (u8, u8);
 
 /// A row.
@@ -16,12 +16,12 @@ pub type Place = (u8, u8);
 pub struct Row {
     /// Its value.
     pub value: Value,
-    /// When it expires, milliseconds since 1970.
+    /// The time at which it expires, milliseconds since 1970. `None`: never.
     pub expiry_ms: Option<u64>,
 }
 
 impl Row {
-    /// Whether readers see it at a time.
+    /// Returns whether readers see it at a time.
     #[must_use]
     pub fn is_visible(&self, now_ms: u64) -> bool {
         self.expiry_ms.is_none_or(|ms| ms > now_ms)
@@ -49,13 +49,13 @@ pub struct Model {
     live: State,
     history: Vec<(u64, Vec<Change>)>,
     written: BTreeMap<Place, u64>,
-    /// When the key itself changed: its type, its expiry, whether it is there, a string.
+    /// By place, the epoch in which the key itself changed last: its type, its expiry, its existence, or a string.
     headed: BTreeMap<Place, u64>,
     /// The newest epoch in which anything was written since the last restart.
     newest: u64,
 }
 
-/// Makes one change.
+/// Applies one change.
 pub(crate) fn apply(state: &mut State, change: &Change) {
     match change {
         Change::Put(place, row) => drop(state.insert(*place, row.clone())),
@@ -66,13 +66,13 @@ pub(crate) fn apply(state: &mut State, change: &Change) {
 }
 
 impl Model {
-    /// All committed rows, durable or not.
+    /// Returns all committed rows, durable or not.
     #[must_use]
     pub fn live(&self) -> &State {
         &self.live
     }
 
-    /// A transaction has committed in `epoch`.
+    /// Commits a transaction in `epoch`.
     pub fn commit(&mut self, epoch: u64, changes: Vec<Change>) {
         for change in &changes {
             match change {
@@ -118,13 +118,13 @@ impl Model {
         self.history.push((epoch, changes));
     }
 
-    /// The epoch in which a place was written last; 0 if not since the last restart.
+    /// Returns the epoch in which a place was written last. Returns 0 if it was not since the last restart.
     #[must_use]
     pub fn written(&self, place: Place) -> u64 {
         self.written.get(&place).copied().unwrap_or(0)
     }
 
-    /// The epoch in which the key itself changed last, its elements aside; 0 if not since the
+    /// Returns the epoch in which the key itself, without its elements, changed last. Returns 0 if it has not since the
     /// last restart.
     #[must_use]
     pub fn headed(&self, place: Place) -> u64 {
@@ -137,13 +137,13 @@ impl Model {
         headed
     }
 
-    /// The newest epoch written in since the last restart.
+    /// Returns the newest epoch that has written anything since the last restart.
     #[must_use]
     pub fn newest(&self) -> u64 {
         self.newest
     }
 
-    /// What must be there if exactly the epochs up to `durable` survived.
+    /// Returns the rows that must be there if exactly the epochs up to `durable` survived.
     #[must_use]
     pub fn state_at(&self, durable: u64) -> State {
         let mut state = self.base.clone();
@@ -153,13 +153,13 @@ impl Model {
         state
     }
 
-    /// The transactions since the last restart, in the order of commit, each with its epoch.
+    /// Returns the transactions since the last restart, in the order of commit, each with its epoch.
     #[must_use]
     pub fn history(&self) -> &[(u64, Vec<Change>)] {
         &self.history
     }
 
-    /// Begins with this state: a restore has brought it back.
+    /// Begins with this state, which a restore has brought back.
     pub fn begin_with(&mut self, state: State) {
         *self = Model {
             live: state.clone(),
@@ -168,7 +168,7 @@ impl Model {
         };
     }
 
-    /// Only epochs up to `durable` survived; the others never happened.
+    /// Follows a restart: only epochs up to `durable` survived, and the others never happened.
     pub fn restart(&mut self, durable: u64) {
         debug_assert_eq!(
             self.state_at(u64::MAX),

@@ -1,4 +1,4 @@
-//! A restart with the image damaged that the engine's own restart began with: the other image must stand in.
+//! A restart after damage to the image that the engine's own restart began with. The other image must replace it.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use perdura_steal::Steal;
 use crate::over_core::damage_page;
 use crate::report::Check;
 
-/// What an engine says of its restart.
+/// The report of an engine on its restart.
 pub(crate) trait Restarted: Sized {
     fn restart_report(&self) -> &RestartReport;
     fn checkpoint(&self) -> Result<()>;
@@ -39,14 +39,14 @@ impl Restarted for Steal {
     }
 }
 
-/// The disks as the engine's restart found them, and how another engine is opened on them and compared.
+/// The disks as the engine's restart found them, with the functions that open another engine on them and compare it.
 pub(crate) struct OtherImage<'a, E, O, C> {
     pub engine: &'a E,
     pub before: &'a [Arc<SimDisk>],
-    /// Those with pages of images.
+    /// The disks with pages of images.
     pub image_disks: &'a [Arc<SimDisk>],
     pub open: O,
-    /// Holds an engine against the rows that the world's engine has.
+    /// Compares an engine with the rows of the world's engine.
     pub compare: C,
 }
 
@@ -56,8 +56,8 @@ where
     O: Fn(&[Arc<SimDisk>]) -> Result<E>,
     C: Fn(&E) -> Check,
 {
-    /// With the newest image damaged, wholly or in one page, the other one leads to the same rows, now and after
-    /// the next checkpoint.
+    /// Damages the newest image, wholly or in one page. The other image must lead to the same rows, now and after the
+    /// next checkpoint.
     pub fn check(&self, anchor: &Anchor, choice: u64) -> Check {
         let Some(newest) = anchor.newest_image() else {
             return Ok(());
@@ -84,7 +84,7 @@ where
             Err(error) if error.family() == Family::Corruption => return Ok(()),
             Err(error) => return Err(format!("a damaged image: {error}")),
         };
-        // The page may be one that the image does not list.
+        // The damaged page may be one that the image does not list.
         if !both && !one_page {
             return Err("the only image is damaged and yet the database started".to_owned());
         }

@@ -1,5 +1,5 @@
-//! What the worlds of the product's engine have in common: how it is opened on simulated disks, and how a
-//! restart is held against a model and against other ways to the same state.
+//! The common parts of the worlds of the product's engine. They open it on simulated disks, and compare a restart with
+//! a model and with other ways to the same state.
 
 use std::sync::Arc;
 
@@ -33,11 +33,11 @@ static BACKWARD: Method = Method {
     ..METHODS[0]
 };
 
-/// An answer that waits for its epoch.
+/// A reply that waits for its epoch.
 pub struct Promise {
-    /// The ticket: from when on the client may be told.
+    /// The ticket: the epoch from which on the reply may be given.
     pub(crate) ticket: u64,
-    /// The newest epoch that the answer depends on.
+    /// The newest epoch that the reply depends on.
     pub(crate) needs: u64,
 }
 
@@ -45,13 +45,12 @@ engine!(Core, Promise, |core: &Core, promise: &Promise| {
     (promise.ticket <= core.wal().durable(Rung::Mirror).0).then_some(promise.needs)
 });
 
-/// The anchor as the restart found it, if it did: after a failed read it may have put an image
-/// aside.
+/// Returns the anchor that the restart found, if any. After a failed read the restart may have put an image aside.
 pub(crate) fn anchor_of(disk: &SimDisk) -> Check<Option<Anchor>> {
     read_anchor(disk.life().as_ref()).map_err(|error| format!("the anchor: {error}"))
 }
 
-/// A restart of these disks by `method` that changes nothing on them.
+/// Returns the options of a restart of these disks by `methods` that changes nothing on them.
 pub(crate) fn dry_run_options(
     env: &Env,
     methods: impl Into<Methods>,
@@ -65,13 +64,13 @@ pub(crate) fn dry_run_options(
     }
 }
 
-/// Whether nodes may hold more of the log of these disks.
+/// Returns whether nodes may hold more of the log of these disks.
 pub(crate) fn is_mirrored(disks: &[Arc<SimDisk>]) -> Check<bool> {
     Ok(anchor_of(&disks[0])?.is_some_and(|anchor| anchor.mirrored.is_some()))
 }
 
 impl Machine<Core> {
-    /// What nodes do beside the step of the run, if there are some.
+    /// Takes a step of the nodes beside the step of the run, if the run has nodes.
     pub(crate) fn step_of_nodes(&mut self) -> Check {
         let (Some(cluster), Some(core)) = (&mut self.cluster, &self.engine) else {
             return Ok(());
@@ -88,7 +87,8 @@ impl Machine<Core> {
         }
     }
 
-    /// What a shutdown does about nodes: acknowledgements wait for the disk again. Whether it came to that.
+    /// Ends the use of nodes as a shutdown does: acknowledgements wait for the disk again. Returns whether that
+    /// succeeded.
     fn end_of_nodes(&mut self) -> Check<bool> {
         let (Some(cluster), Some(core)) = (&mut self.cluster, &self.engine) else {
             return Ok(true);
@@ -115,8 +115,7 @@ impl Machine<Core> {
         }
     }
 
-    /// What a shutdown does, as far as it gets, at the end of few lives. Sets whether the anchor says so, if
-    /// that is known.
+    /// Shuts down at the end of few lives, as far as possible. Sets whether the anchor records it. `None`: unknown.
     pub(crate) fn close_cleanly_at_times(&mut self, closed: &mut Option<bool>) -> Check {
         if self.stopped || self.rng.u8(0..24) > 0 {
             return Ok(());
@@ -150,38 +149,38 @@ impl Machine<Core> {
 
 /// A world over the product's engine.
 pub(crate) trait OverCore {
-    /// All that the model says must be there.
+    /// The rows that the model expects.
     type State;
-    /// How rarely a restart on copies has threads, and how many at most.
+    /// The rate at which a restart on copies has threads (one in the first number), and the most threads (the second).
     const THREADS: (u8, usize) = (16, 3);
 
-    /// Disks, clock and engine.
+    /// Returns disks, clock and engine.
     fn machine(&self) -> &Machine<Core>;
-    /// Whether each stream has a separate disk.
+    /// Returns whether each stream has a separate disk.
     fn disks_apart(&self) -> bool;
-    /// With what the engine is opened.
+    /// Returns the options that the engine is opened with.
     fn options(&self) -> CoreOptions;
-    /// Whether segments are prepared by steps alone, and writers are refused until then.
+    /// Returns whether segments are prepared by steps alone, and writers are refused until then.
     fn prepares_by_steps(&self) -> bool;
-    /// Whether the last life ended with the anchor's mark of a clean shutdown, if that is known.
+    /// Returns whether the last life ended with the anchor's mark of a clean shutdown. `None`: unknown.
     fn closed_cleanly(&self) -> Option<bool>;
-    /// What must be there if exactly the epochs up to `durable` survived.
+    /// Returns the rows that must be there if exactly the epochs up to `durable` survived.
     fn state_at(&self, durable: u64) -> Self::State;
-    /// The epoch, as the model counts them, up to which a restart has brought commits back.
+    /// Returns the epoch, as the model counts them, up to which a restart has brought commits back.
     fn survived(&self, core: &Core) -> u64 {
         core.report().durable_epoch
     }
-    /// Whether the model still has the state of that moment.
+    /// Returns whether the model still has the state of that moment.
     fn remembers(&self, _survived: u64) -> bool {
         true
     }
-    /// Whether the log has what the images lack.
+    /// Returns whether the log has the changes that the images lack.
     fn is_logged(&self) -> bool {
         true
     }
-    /// Holds an open engine against what must be there.
+    /// Compares an open engine with the expected rows.
     fn compare_with(&self, core: &Core, expected: &Self::State) -> Check;
-    /// Reads what an open left unread.
+    /// Reads the pages that an open left unread.
     fn read_rest(&self, _: &Core) -> Result<(), Error> {
         Ok(())
     }
@@ -189,12 +188,12 @@ pub(crate) trait OverCore {
     fn make(&self, _: &Env) -> Result<(), Error> {
         Ok(())
     }
-    /// A restart of these disks by `methods` that changes nothing on them.
+    /// Returns the options of a restart of these disks by `methods` that changes nothing on them.
     fn dry_run_options(&self, env: &Env, methods: Methods, schedule: Schedule) -> RestartOptions {
         dry_run_options(env, methods, schedule)
     }
 
-    /// What an engine on the given disks sees of the outside.
+    /// Returns the environment of an engine on the given disks.
     fn env(&self, disks: &[Arc<SimDisk>]) -> Env {
         let machine = self.machine();
         let logs = (0..machine.course.streams)
@@ -237,7 +236,7 @@ pub(crate) trait OverCore {
         Ok(core)
     }
 
-    /// Opens the engine on the run's disks, with its nodes if there are some.
+    /// Opens the engine on the run's disks, with its nodes if the run has some.
     fn open_life(&self, disks: &[Arc<SimDisk>]) -> Result<Core, Error> {
         let env = Env {
             nodes: self.machine().cluster.as_ref().map(Cluster::nodes),
@@ -246,7 +245,7 @@ pub(crate) trait OverCore {
         self.open_in(env)
     }
 
-    /// Holds a restart without damage against the model.
+    /// Compares a restart without damage with the model.
     fn verify(&self, core: &Core) -> Check {
         let (report, machine) = (core.report(), self.machine());
         let (durable, survived) = (report.durable_epoch, self.survived(core));
@@ -265,15 +264,15 @@ pub(crate) trait OverCore {
             .map_err(|what| format!("after the restart at epoch {durable}: {what}"))
     }
 
-    /// With the image that a restart used damaged, wholly or in one page, the other one must lead
-    /// to the same rows, now and after the next checkpoint; and every level of parallelism to the
-    /// same as any other. `before` are the disks as the restart found them.
+    /// Checks other ways to the same rows. After damage to the image that a restart used, wholly or in one page, the
+    /// other image must lead to the same rows, now and after the next checkpoint. Every level of parallelism must lead
+    /// to the same rows as any other. `before` are the disks as the restart found them.
     fn check_other_ways(&self, before: &[Arc<SimDisk>], choice: u64) -> Check {
         let core = self.machine().engine();
         self.check_levels(before, choice)?;
         self.check_images(&before[0])?;
         if !self.is_logged() || is_mirrored(before)? {
-            // No other image stands in for one that is damaged, or none without the nodes.
+            // No other image can replace a damaged one, or only together with the nodes.
             return Ok(());
         }
         let Some(anchor) = anchor_of(&before[0])? else {
@@ -291,8 +290,8 @@ pub(crate) trait OverCore {
         standby.check(&anchor, choice)
     }
 
-    /// Neither the level of parallelism matters, nor the order of the jobs that it allows, nor
-    /// the direction in which the log is read.
+    /// Checks that three things do not change the rows: the level of parallelism, the order of the jobs that it allows,
+    /// and the direction in which the log is read.
     fn check_levels(&self, before: &[Arc<SimDisk>], choice: u64) -> Check {
         let mut rng = Rng::with_seed(choice);
         let methods = match self.is_logged() {
@@ -319,8 +318,8 @@ pub(crate) trait OverCore {
         Ok(())
     }
 
-    /// Every page that a complete image lists is there with its checksum and its digest, and the
-    /// digests add up to the image's proof.
+    /// Checks every page that a complete image lists: its checksum and its digest. The digests must add up to the
+    /// image's proof.
     fn check_images(&self, disk: &SimDisk) -> Check {
         let core = self.machine().engine();
         let anchor = core.anchor().get();
@@ -360,7 +359,7 @@ pub(crate) trait OverCore {
         Ok(())
     }
 
-    /// The digest of what a restart makes of these disks, which stay as they are.
+    /// Returns the digest of the rows that a restart makes of these disks, which it does not change.
     fn dry_run(&self, disks: &[Arc<SimDisk>], methods: Methods, schedule: Schedule) -> Check<u64> {
         let anchor = anchor_of(&disks[0])?;
         let writes = anchor.as_ref().is_some_and(writes_in_place);
@@ -371,7 +370,7 @@ pub(crate) trait OverCore {
         });
         let mut options = self.dry_run_options(&env, methods, schedule);
         if anchor.is_some_and(|anchor| anchor.mirrored.is_some()) {
-            // All come to the end of the disks, without what only nodes hold.
+            // All restarts come to the end of the disks, without the part that only nodes hold.
             options.tail = Tail::GivenUp;
         }
         match restart(&options) {
@@ -382,8 +381,8 @@ pub(crate) trait OverCore {
         }
     }
 
-    /// After damage: an error of the corruption family, or exactly a durable prefix that reaches
-    /// at least to `evidence`. Returns the epoch it started at.
+    /// Checks a restart after damage. It must be an error of the corruption family, or exactly a durable prefix that
+    /// reaches at least to `evidence`. Returns the epoch it started at.
     fn check_damaged(
         &self,
         disks: &[Arc<SimDisk>],

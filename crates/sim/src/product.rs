@@ -16,7 +16,7 @@ use crate::report::Check;
 use crate::swarm::{draw_schedule, pick};
 use crate::world::World;
 
-/// Purge steps after which no orphan is left.
+/// The number of purge steps after which no orphan may be left.
 const PURGES_MAX: u32 = 100_000;
 
 impl Lives for World {
@@ -61,7 +61,7 @@ impl Lives for World {
     }
 
     fn try_again(&mut self) {
-        // A restart that fails may or may not have taken the mark of a clean shutdown away.
+        // A restart that fails may or may not have removed the mark of a clean shutdown.
         self.closed_cleanly = None;
     }
 
@@ -79,10 +79,9 @@ impl Lives for World {
         self.check_damaged(disks, self.evidence, damage)
     }
 
-    /// In the end nothing of what was deleted is left, and when everything has been deleted, no
-    /// page.
+    /// Checks at the end that nothing of what was deleted is left. When everything has been deleted, no page is left.
     fn clean_up(&mut self) -> Check {
-        // A disk that a disturbed restart left full would keep the purge waiting for ever.
+        // A disk that a disturbed restart left full would make the purge wait for ever.
         faults::clear(&self.disks);
         self.drafts.clear();
         self.purge_all()?;
@@ -116,7 +115,7 @@ impl Lives for World {
 }
 
 impl World {
-    /// Purges until no orphan is left, or the engine fails as it may.
+    /// Purges until no orphan is left, or until the engine fails as it may.
     fn purge_all(&mut self) -> Check {
         for turn in 0..PURGES_MAX {
             if self.stopped || self.orphan_rows() == 0 {

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use perdura_device::CrashProfile;
 use serde::Serialize;
 
-/// What a step returns: its result, or a contradiction in words.
+/// The result of a step, or a contradiction in words.
 pub type Check<T = ()> = Result<T, String>;
 
-/// What is simulated.
+/// The engine and the transactions that are simulated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Mode {
     /// The product: whole transactions under partition latches.
@@ -46,7 +46,7 @@ impl Mode {
         Mode::All,
     ];
 
-    /// Its name on the command line.
+    /// Returns its name on the command line.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -63,20 +63,20 @@ impl Mode {
     }
 }
 
-/// What to simulate.
+/// The options of a simulation.
 #[derive(Debug, Clone)]
 pub struct CrashOptions {
-    /// Which engine.
+    /// The engine.
     pub mode: Mode,
     /// The seed of the first run; run i has seed `seed + i`.
     pub seed: u64,
-    /// How many runs.
+    /// The number of runs.
     pub runs: u64,
-    /// Log streams; drawn for each run if not given.
+    /// The number of log streams. `None`: it is drawn for each run.
     pub streams: Option<u8>,
-    /// What crashes keep; drawn for each crash if not given.
+    /// The profile of what crashes keep. `None`: it is drawn for each crash.
     pub profile: Option<CrashProfile>,
-    /// Stop after so many violations.
+    /// The number of violations after which the simulation stops.
     pub violations_max: usize,
 }
 
@@ -93,42 +93,42 @@ impl Default for CrashOptions {
     }
 }
 
-/// A run in which the oracle was contradicted.
+/// A run that contradicted the oracle.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Violation {
     /// The run's seed.
     pub seed: u64,
-    /// What was wrong.
+    /// The contradiction.
     pub what: String,
-    /// The command that does it again.
+    /// The command that repeats it.
     pub replay_command: String,
 }
 
-/// Counts of what was done.
+/// The counts of a simulation.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct CrashReport {
     /// Runs that count: each with at least 20 transactions, a completed checkpoint, a crash, a
     /// restart and a full comparison.
     pub runs: u64,
-    /// The same by the engine's mode.
+    /// The runs by the engine's mode.
     pub runs_by_mode: BTreeMap<&'static str, u64>,
     /// Crashes, those within restarts included.
     pub crashes: u64,
-    /// Restarts that came up and were compared with the model.
+    /// Restarts that succeeded and were compared with the model.
     pub restarts: u64,
     /// Checkpoints completed.
     pub checkpoints: u64,
     /// Transactions committed or read.
     pub transactions: u64,
-    /// Answers that could be given: their epoch was durable.
+    /// Replies that could be given because their epoch was durable.
     pub acknowledged: u64,
     /// Faults injected, by kind.
     pub faults: BTreeMap<&'static str, u64>,
-    /// Rare states that restarts came from, by kind: how many of the thing were there.
+    /// Rare states that restarts came from, by kind: the number of the thing that existed.
     pub reached: BTreeMap<&'static str, u64>,
-    /// What went wrong.
+    /// The violations that were found.
     pub violations: Vec<Violation>,
-    /// Time it took.
+    /// The time it took, seconds.
     pub seconds: f64,
     /// Runs in a second.
     pub runs_per_second: f64,
@@ -137,7 +137,7 @@ pub struct CrashReport {
 }
 
 impl CrashReport {
-    /// Adds a part's counts.
+    /// Adds the counts of a part.
     pub(crate) fn absorb(&mut self, part: &Tally) {
         assert!(
             part.restarts <= part.crashes + 1 && part.acknowledged <= part.transactions,
@@ -157,7 +157,7 @@ impl CrashReport {
     }
 }
 
-/// Counts of one run.
+/// The counts of one run.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Tally {
     pub crashes: u64,

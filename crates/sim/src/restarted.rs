@@ -1,5 +1,5 @@
-//! What every world asks of a restart, whatever its rows are: that it kept what it must, that it met no
-//! damage that nothing did, and that after rot it refused or reached the evidence.
+//! The checks of a restart in every world, for any rows. It kept what it must. It met no damage that nothing caused.
+//! After rot it refused, or reached the evidence.
 
 use std::sync::Arc;
 
@@ -11,20 +11,20 @@ use perdura_recovery::RestartReport;
 use crate::machine::{Engine, Machine};
 use crate::report::Check;
 
-/// Whether a read of this disk failed on purpose: what it did not return may be taken for damaged.
+/// Returns whether a read of this disk failed on purpose. What it did not return may be taken for damaged.
 fn read_failed(disk: &SimDisk) -> bool {
     disk.faults()
         .get("read_failed")
         .is_some_and(|count| *count > 0)
 }
 
-/// Whether something on this disk rotted.
+/// Returns whether something on this disk rotted.
 pub(crate) fn has_rotted(disk: &SimDisk) -> bool {
     disk.faults().contains_key("rot")
 }
 
 impl<E: Engine> Machine<E> {
-    /// A restart that kept every epoch up to `kept` has kept what was acknowledged.
+    /// Checks that a restart that kept every epoch up to `kept` has kept everything that was acknowledged.
     pub(crate) fn check_kept(&self, kept: u64) -> Check {
         if kept < self.must_survive {
             return Err(format!(
@@ -35,7 +35,7 @@ impl<E: Engine> Machine<E> {
         Ok(())
     }
 
-    /// A restart has found an image damaged only if a disk has failed to read or has rotted.
+    /// Checks that a restart has found an image damaged only if a disk has failed to read or has rotted.
     pub(crate) fn check_images_met(&self, report: &RestartReport) -> Check {
         let unusable = |note: &String| note.contains("cannot be used");
         let damaged = report.pages_rebuilt > 0 || report.notes.iter().any(unusable);
@@ -49,7 +49,7 @@ impl<E: Engine> Machine<E> {
         Ok(())
     }
 
-    /// A restart that made every epoch up to `durable` durable has been compared: the next life begins.
+    /// Counts a compared restart that made every epoch up to `durable` durable. The next life begins.
     pub(crate) fn count_restart(&mut self, durable: u64) {
         self.must_survive = durable;
         self.evidence = durable;
@@ -58,7 +58,7 @@ impl<E: Engine> Machine<E> {
     }
 }
 
-/// No epoch that a restart found in a void block is assigned again; `current` is the epoch that is open.
+/// Checks that no epoch that a restart found in a void block is assigned again. `current` is the open epoch.
 pub(crate) fn check_void(report: &RestartReport, current: u64) -> Check {
     let durable = report.durable_epoch;
     if report.void_blocks > 0 && current < durable + 2 {
@@ -70,8 +70,8 @@ pub(crate) fn check_void(report: &RestartReport, current: u64) -> Check {
     Ok(())
 }
 
-/// What an engine has made of damaged disks: nothing after an error of the corruption family, else itself
-/// and the epoch up to which it `kept` transactions, which reaches at least to `evidence`.
+/// Checks an open of damaged disks. Returns nothing after an error of the corruption family. Otherwise returns the
+/// engine and the epoch up to which it `kept` transactions, which must reach at least to `evidence`.
 pub(crate) fn started<E>(
     opened: Result<E, Error>,
     kept: impl FnOnce(&E) -> u64,
@@ -91,7 +91,7 @@ pub(crate) fn started<E>(
     Ok(Some((engine, kept)))
 }
 
-/// Damage is refused as such.
+/// Checks that damage is refused as damage.
 pub(crate) fn refused(error: &Error, damage: &str) -> Check {
     match error.family() {
         Family::Corruption => Ok(()),

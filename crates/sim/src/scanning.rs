@@ -8,12 +8,12 @@ use crate::model::{Change, State};
 pub(crate) struct Scanning {
     pub database: u8,
     pub cursor: u64,
-    /// Keys that were there from the beginning on and have not been returned yet.
+    /// The keys that were there from the beginning on and have not been returned yet.
     pub due: BTreeSet<u8>,
 }
 
 impl Scanning {
-    /// Keys that go away, or may, need not be returned.
+    /// Removes keys that are deleted, or may be: they need not be returned.
     pub(crate) fn note(&mut self, changes: &[Change]) {
         for change in changes {
             match change {
@@ -36,7 +36,7 @@ impl Scanning {
         }
     }
 
-    /// After a restart keys may be gone that were written shortly before.
+    /// Follows a restart, which may have removed keys that were written shortly before.
     pub(crate) fn restart(&mut self, live: &State) {
         let there = |key: &u8| live.get(&(self.database, *key));
         self.due

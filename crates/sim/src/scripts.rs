@@ -1,9 +1,10 @@
-//! Scripts: a transaction whose operations a script in Luau asks for, one by one, and that ends well, with an error, at a
-//! limit or by a kill.
+//! Scripts: transactions whose operations a script in Luau requests one by one. It ends well, with an error, at a limit
+//! or by a kill.
 //!
-//! The script is run by the crate that the server runs scripts with, in a transaction of the engine. It declares its first
-//! key or none, so the engine undoes it and runs it again with more partitions. Each run must then ask for the same, at the
-//! same time. One that ends with an error keeps what it has done. One that passes a limit or is killed has done nothing.
+//! The script is run by the crate that the server runs scripts with, in a transaction of the engine. It declares its
+//! first key or none, so the engine undoes it and runs it again with more partitions. Each run must then request the
+//! same operations, at the same time. A script that ends with an error keeps what it has done. A script that passes a
+//! limit or is killed has done nothing.
 
 use std::cell::RefCell;
 use std::time::Duration;
@@ -16,11 +17,11 @@ use perdura_script::{Alarm, Ask, Code, Failure, Halt, Host, Input, Limits, Runti
 use crate::ops::{Op, View, perform};
 use crate::report::Check;
 
-/// Asks for operations in an order of chance. What it asks for as its last thing ends it in one of the ways.
+/// The script. It requests operations in a random order. Its last request ends it in one of the ways.
 const SOURCE: &[u8] = include_bytes!("scripts.luau");
-/// Its name, to be compiled by.
+/// The name it is compiled by.
 const NAME: &str = "5c71";
-/// Limits that are soon passed. Time is up when the alarm rings.
+/// The limits, which are soon passed. Time is up when the alarm rings.
 const LIMITS: Limits = Limits {
     memory_bytes: 4 << 20,
     time: std::time::Duration::from_secs(1),
@@ -28,16 +29,16 @@ const LIMITS: Limits = Limits {
     source_bytes: 1 << 16,
 };
 thread_local! {
-    /// What runs scripts, for all runs of this thread: no script leaves anything to the next.
+    /// The runtime of the scripts of all runs of this thread. No script leaves anything to the next.
     static RUNTIME: RefCell<(Runtime, Alarm)> = RefCell::new(Runtime::with_alarm(LIMITS));
 }
 
-/// How a script ends.
+/// The end of a script.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ending {
     /// By itself.
     Well,
-    /// With an error that it does not catch: what it has done stands.
+    /// With an error that it does not catch. Its changes are kept.
     Error,
     /// It runs for too long.
     Time,
@@ -51,7 +52,7 @@ pub(crate) enum Ending {
 
 impl Ending {
     pub(crate) fn draw(rng: &mut Rng) -> Ending {
-        // A limit costs a virtual machine, and making another one is most of what scripts cost.
+        // A limit that is reached costs a virtual machine, and making another one is most of the cost of scripts.
         match rng.u8(0..128) {
             0..=11 => Ending::Error,
             12..=23 => Ending::Kill,
@@ -62,12 +63,12 @@ impl Ending {
         }
     }
 
-    /// Whether nothing of the script may stay.
+    /// Returns whether nothing of the script may stay.
     pub(crate) fn undoes(self) -> bool {
         !matches!(self, Ending::Well | Ending::Error)
     }
 
-    /// What the report counts it as.
+    /// Returns its name in the report.
     pub(crate) fn mark(self) -> &'static str {
         match self {
             Ending::Well => "script",
@@ -80,19 +81,19 @@ impl Ending {
     }
 }
 
-/// A script that is to be run, perhaps several times.
+/// A script, which may run several times.
 pub(crate) struct Script {
-    /// What it may ask for.
+    /// The operations that it may request.
     pub ops: Vec<Op>,
-    /// How it ends.
+    /// Its end.
     pub ending: Ending,
-    /// It asks for so many operations before it ends.
+    /// The number of operations that it requests before it ends.
     pub calls: usize,
-    /// Where its random numbers begin.
+    /// The seed of its random numbers.
     pub seed: u64,
-    /// What it has asked for in its longest run.
+    /// The operations that it requested in its longest run, by index.
     asked: Vec<usize>,
-    /// How often it was run.
+    /// The number of its runs.
     pub runs: u64,
 }
 
@@ -108,12 +109,12 @@ impl Script {
         }
     }
 
-    /// What it asked for.
+    /// Returns the operations that it requested.
     pub(crate) fn done(&self) -> Vec<Op> {
         self.asked.iter().map(|at| self.ops[*at].clone()).collect()
     }
 
-    /// Runs it in a transaction, which began at a time. The inner error is a contradiction.
+    /// Runs it in a transaction that began at the given time. The inner error is a contradiction.
     pub(crate) fn run(
         &mut self,
         core: &Core,
@@ -181,7 +182,7 @@ impl Script {
         }
     }
 
-    /// What it answers: the sum of the numbers of what it asked for.
+    /// Returns its reply: the sum of the numbers of the operations that it requested.
     fn reply(&self) -> Vec<u8> {
         let sum: usize = self.asked.iter().map(|at| at + 1).sum();
         format!(":{sum}\r\n").into_bytes()
@@ -201,7 +202,7 @@ struct Inside<'a, 't, 'v> {
     scratch: &'a mut Vec<u8>,
     alarm: &'a Alarm,
     ops: &'a [Op],
-    /// What the longest run before this one asked for.
+    /// The operations that the longest run before this one requested.
     before: &'a [usize],
     asked: Vec<usize>,
     halted: Option<Error>,

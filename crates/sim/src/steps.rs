@@ -18,7 +18,7 @@ use crate::world::World;
 
 pub(crate) use snapshot::Reading;
 
-/// What the closure of a client that panics ends with; no hook prints it.
+/// The panic of a client that changes its mind. No hook prints it.
 struct ChangedMind;
 
 impl World {
@@ -70,8 +70,8 @@ impl World {
 
     fn declare(&self, ops: &[Op]) -> PartitionSet {
         let core = self.core();
-        // A partition that is not declared makes the engine undo and run again; the home of a
-        // renamed collection never is.
+        // The engine undoes and repeats a transaction that meets an undeclared partition. The home of a renamed
+        // collection is never declared.
         let careless = self.seed.is_multiple_of(3);
         let mut parts = PartitionSet::empty();
         for op in if careless { &ops[..1] } else { ops } {
@@ -85,14 +85,14 @@ impl World {
         parts
     }
 
-    /// A transaction of the client; some change their mind.
+    /// Runs a transaction of the client. Some change their mind.
     fn transact(&mut self, writes: bool) -> Check {
         let ops = self.draw_ops(writes);
         let gives_up = writes && self.rng.u8(0..12) == 0;
         self.transact_ops(&ops, gives_up)
     }
 
-    /// Runs operations as one transaction, against the model.
+    /// Runs operations as one transaction, and compares it with the model.
     pub(crate) fn transact_ops(&mut self, ops: &[Op], gives_up: bool) -> Check {
         let parts = self.declare(ops);
         let now_ms = self.clock.wall_us() / 1000;
@@ -142,13 +142,13 @@ impl World {
         }
     }
 
-    /// The newest epoch that the answer to an operation follows from, own writes aside.
+    /// Returns the newest epoch that the reply to an operation depends on, apart from its own writes.
     fn needs(&self, op: &Op, now_ms: u64) -> u64 {
         let Some(places) = op.places() else {
             return self.model.newest();
         };
         let of = |place: &Place| {
-            // A command that finds another type, or nothing, has seen the key's row and no element.
+            // A command that finds another type, or nothing, has read the key's row and no element.
             let row = self.model.live().get(place);
             let row = row.filter(|row| row.is_visible(now_ms));
             let reads = row.is_some_and(|row| match op {
@@ -210,7 +210,7 @@ impl World {
         }
     }
 
-    /// The purge takes the partitions in turn and removes what is past its expiry there.
+    /// Purges the partitions in turn of the rows that have expired.
     pub(crate) fn purge(&mut self) -> Check {
         let partitions = u64::from(self.swarm.options.partitions);
         let now_ms = self.clock.wall_us() / 1000;

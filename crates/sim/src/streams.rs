@@ -1,5 +1,5 @@
-//! Streams in the model: their entries by number, one group with three consumers, and what is pending in it; the changes that
-//! are drawn; and how both are held against the engine.
+//! Streams in the model: their entries by number, one group with three consumers, and its pending entries. This module
+//! also draws the changes, and compares model and engine.
 
 use std::collections::BTreeMap;
 
@@ -13,19 +13,19 @@ use crate::content::Content;
 
 const GROUP: &[u8] = b"group";
 const FIELD: &[u8] = b"field";
-/// Entries in a millisecond.
+/// The number of entries in a millisecond.
 const IN_MS: u64 = 5;
 
 /// A stream in the model.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct StreamModel {
-    /// Entries that are there, by number.
+    /// The present entries, by number.
     entries: BTreeMap<u64, Content>,
-    /// The number of the last one that was added; 0: there never was a stream.
+    /// The number of the last entry that was added. 0: there never was a stream.
     last: u64,
-    /// The number of the last one that was delivered.
+    /// The number of the last entry that was delivered.
     delivered: u64,
-    /// Who has what is not acknowledged, and how often it was delivered.
+    /// The consumer of each entry that is not acknowledged, and the number of its deliveries.
     pending: BTreeMap<u64, (u8, u64)>,
 }
 
@@ -33,19 +33,19 @@ pub struct StreamModel {
 #[derive(Debug, Clone)]
 pub(crate) enum StreamEdit {
     Add(Vec<Content>),
-    /// The entries at these places go.
+    /// Deletes the entries at these places.
     Delete(Vec<usize>),
-    /// All but so many go.
+    /// Deletes all but the given number of entries.
     Trim(usize),
-    /// A consumer is given so many, which are pending then or need no acknowledgement.
+    /// Gives a consumer the given number of entries. They are pending then, or need no acknowledgement.
     Deliver(u8, usize, bool),
-    /// The first so many that are pending are acknowledged.
+    /// Acknowledges the given number of pending entries, from the first.
     Acknowledge(usize),
-    /// A consumer takes over the first so many that are pending.
+    /// Gives a consumer the given number of pending entries, from the first.
     Claim(u8, usize),
-    /// A consumer goes, with all that it has.
+    /// Deletes a consumer and its pending entries.
     DeleteConsumer(u8),
-    /// The group goes, with all consumers, and a new one begins where it was.
+    /// Deletes the group with all consumers, and begins a new one at its position.
     Renew,
 }
 
@@ -69,7 +69,7 @@ fn bytes_of(content: Content) -> Vec<u8> {
 impl StreamEdit {
     pub(crate) fn draw(rng: &mut Rng, count: usize, item: impl FnMut() -> Content) -> StreamEdit {
         let consumer = rng.u8(0..3);
-        // Drawn beside the rest, so that the seeds of old findings keep their runs.
+        // Drawn without changing `rng`, so that the seeds of old findings keep their runs.
         let aside = rng.clone().u8(..);
         match rng.u8(0..16) {
             0..=5 => StreamEdit::Add(std::iter::repeat_with(item).take(count).collect()),
@@ -83,7 +83,7 @@ impl StreamEdit {
         }
     }
 
-    /// Changes the model and gives the reply.
+    /// Changes the model and returns the reply.
     pub(crate) fn apply(&self, model: &mut StreamModel) -> u64 {
         if model.last == 0 && !matches!(self, StreamEdit::Add(_)) {
             return 0;
@@ -142,7 +142,7 @@ impl StreamEdit {
         }
     }
 
-    /// The same on the engine. `model` is the model before the change.
+    /// Changes the engine and returns the reply. `model` is the model before the change.
     pub(crate) fn run(
         &self,
         tx: &mut Tx<'_>,
@@ -256,17 +256,17 @@ fn consumer(
 }
 
 impl StreamModel {
-    /// Whether there never was one.
+    /// Returns whether there never was a stream.
     pub(crate) fn is_absent(&self) -> bool {
         self.last == 0
     }
 
-    /// How many entries there are.
+    /// Returns the number of its entries.
     pub(crate) fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// The numbers of the entries at some places, each once.
+    /// Returns the numbers of the entries at some places, each once.
     fn at(&self, places: &[usize]) -> Vec<u64> {
         let numbers: Vec<u64> = self.entries.keys().copied().collect();
         let place = |place: &usize| place.checked_rem(numbers.len()).map(|at| numbers[at]);
@@ -276,20 +276,21 @@ impl StreamModel {
         found
     }
 
-    /// The first entries that the group has not delivered.
+    /// Returns the first `count` entries that the group has not delivered.
     fn new_ones(&self, count: usize) -> Vec<u64> {
         let new = self.entries.range(self.delivered + 1..);
         new.map(|(number, _)| *number).take(count).collect()
     }
 
-    /// Whether a stream of the engine, of so many rows, is this, however it is asked.
+    /// Returns whether a stream of the engine with `rows` rows equals this one in every way of reading it.
     pub(crate) fn is(&self, stream: &Stream<'_>, rows: u64) -> bool {
         self.has_entries(stream).unwrap_or(false)
             && self.has_pending(stream).unwrap_or(false)
             && self.rows_in(stream).is_ok_and(|known| known == rows)
     }
 
-    /// How many rows it has in the engine: its head, its nodes, its group, two for each consumer and each pending entry.
+    /// Returns the number of its rows in the engine: its head, its nodes, its group, two for each consumer and each
+    /// pending entry.
     fn rows_in(&self, stream: &Stream<'_>) -> Result<u64, Fault> {
         let consumers = match stream.group(GROUP)? {
             Some(group) => stream.consumers(&group)?.len(),

@@ -1,5 +1,5 @@
-//! The character of a run: each seed switches features on and off and shifts the odds of the others, so
-//! that runs differ more than a single mixture would allow (swarm testing).
+//! The character of a run. Each seed switches features on and off and shifts the odds of the others. So runs differ
+//! more than a single mixture would allow (swarm testing).
 //!
 //! # Source
 //! Groce et al., *Swarm Testing*, ISSTA 2012.
@@ -15,21 +15,21 @@ use crate::course::Course;
 /// The character of a run.
 #[derive(Debug, Clone)]
 pub struct Swarm {
-    /// Whether each stream has a separate disk.
+    /// True if each stream has a separate disk.
     pub disks_apart: bool,
-    /// Fixed at creation.
+    /// The options of the engine, fixed at creation.
     pub options: CoreOptions,
-    /// What its lives have in common with those of every world.
+    /// The part of the character that every world has.
     pub course: Course,
-    /// Of the shapes of collections, the first so many are drawn: with streams, or without.
+    /// The number of shapes of collections to draw from: all of them, or those without streams.
     pub shapes: usize,
-    /// Whether new collections are streams, whatever is drawn.
+    /// True if new collections are streams, whatever is drawn.
     pub streams_alone: bool,
     /// Odds that a transaction is a script, of 100.
     pub scripts: u8,
-    /// Keys in a database.
+    /// The number of keys in a database.
     pub keys: u8,
-    /// Databases in use.
+    /// The number of databases in use.
     pub databases: u8,
     /// Odds of medium and large values, of 100.
     pub medium: u8,
@@ -39,7 +39,7 @@ pub struct Swarm {
     pub expiry: u8,
     /// Odds that an operation is about collections, of 100.
     pub collections: u8,
-    /// Names of fields and members in use.
+    /// The number of names of fields and members in use.
     pub names: u16,
     /// Odds of elements too long for a packed collection, of 100.
     pub long: u8,
@@ -54,7 +54,7 @@ pub struct Swarm {
 pub struct Odds {
     /// A transaction that writes.
     pub write: u32,
-    /// One that reads.
+    /// A transaction that reads.
     pub read: u32,
     /// Close the epoch.
     pub close: u32,
@@ -72,15 +72,15 @@ pub struct Odds {
     pub beacon: u32,
     /// Empty a database.
     pub empty: u32,
-    /// Take a scan further.
+    /// Continue a scan.
     pub scan: u32,
     /// Move the clock.
     pub clock: u32,
-    /// Tell the anchor what is durable.
+    /// Record the durable epoch in the anchor.
     pub vouch: u32,
     /// Build a collection before a key names it.
     pub draft: u32,
-    /// A snapshot is taken, read or ended.
+    /// Take, read or end a snapshot.
     pub snapshot: u32,
 }
 
@@ -110,13 +110,13 @@ pub(crate) fn pick<T: Copy>(rng: &mut Rng, of: &[T]) -> T {
     of[rng.usize(0..of.len())]
 }
 
-/// Picks without drawing from `rng`.
+/// Picks one without drawing from `rng`.
 fn pick_aside<T: Copy>(rng: &Rng, of: &[T]) -> T {
     let drawn = usize::from(rng.clone().u16(..));
     of[drawn % of.len()]
 }
 
-/// Few streams most of the time, 8 quite often, now and then as many as there can be.
+/// Draws a number of streams: mostly few, 8 at most, and 16 in one of 64 runs.
 pub(crate) fn draw_streams(rng: &mut Rng) -> u8 {
     if rng.u8(0..64) == 0 {
         return 16;
@@ -129,18 +129,18 @@ pub(crate) fn draw_streams(rng: &mut Rng) -> u8 {
     )
 }
 
-/// Odds of a kind of step, as a weight: those of one run are up to four times those of another.
+/// Returns the odds of a kind of step, as a weight. Those of one run are up to four times those of another.
 pub(crate) fn shift(rng: &mut Rng, base: u32) -> u32 {
     base * pick(rng, &[1, 2, 2, 4])
 }
 
-/// Odds of a kind of step that half of the runs do without.
+/// Returns the odds of a kind of step that half of the runs do without.
 pub(crate) fn sometimes(rng: &mut Rng, base: u32) -> u32 {
     if rng.bool() { base } else { 0 }
 }
 
-/// A level of parallel restart on one thread: the order of its jobs by a seed, and memory for
-/// records that wait, often too little.
+/// Draws a level of parallel restart on one thread: the order of its jobs by a seed, and memory for waiting records,
+/// often too little.
 pub(crate) fn draw_schedule(rng: &mut Rng, level: Level) -> Schedule {
     let usual = Schedule::inline(level, rng.u64(..));
     Schedule {
@@ -150,7 +150,7 @@ pub(crate) fn draw_schedule(rng: &mut Rng, level: Level) -> Schedule {
 }
 
 impl Swarm {
-    /// The character that a seed gives.
+    /// Draws the character of a seed.
     #[must_use]
     pub fn draw(rng: &mut Rng, streams: Option<u8>, profile: Option<CrashProfile>) -> Swarm {
         let streams = streams.unwrap_or_else(|| draw_streams(rng));
@@ -158,7 +158,7 @@ impl Swarm {
         let options = CoreOptions {
             partitions: pick(rng, &[2, 2, 4, 8]),
             chunk_pages: pick(rng, &[2, 4]),
-            // Drawn beside the rest, so that the seeds of old findings keep their runs.
+            // Drawn without changing `rng`, so that the seeds of old findings keep their runs.
             segment_bytes: pick_aside(rng, &[65536, 65536, 131_072, 524_288, 200 * 4096]),
             segment_bytes_first: 65536,
             block_bytes_max: pick(rng, &[8192, 16384]),
@@ -222,8 +222,8 @@ impl Swarm {
         swarm
     }
 
-    /// The same with scripts in the runs of some seeds, and with streams alone in those of others. The seed decides beside all
-    /// that is drawn, so that the seeds of old findings keep their runs.
+    /// Returns the character with scripts for some seeds, and with streams alone for others. Only the seed decides
+    /// this, so that the seeds of old findings keep their runs.
     pub(crate) fn with_scripts_and_streams(self, seed: u64) -> Swarm {
         let aside = scramble(seed ^ 0x5c71_9726);
         let scripts = if aside.is_multiple_of(3) { 40 } else { 0 };

@@ -1,8 +1,7 @@
 //! The value of a key in the model: one of the six types, over described contents and numbered names.
 //!
-//! A collection is shared until it is changed, which keeps the history of a run small. A name is a number
-//! that stands for bytes: integers, words, the empty string, and some too long for a packed collection or
-//! for a page.
+//! A collection is shared until it is changed, which keeps the history of a run small. A name is a number that
+//! represents bytes: integers, words, the empty string, and some too long for a packed collection or for a page.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::rc::Rc;
@@ -19,7 +18,7 @@ pub type Name = u16;
 /// A score, by number.
 pub type Score = i16;
 
-/// The bytes of a name.
+/// Returns the bytes of a name.
 pub(crate) fn name_bytes(name: Name) -> Vec<u8> {
     let digits = name.to_string();
     let len = match name {
@@ -37,7 +36,7 @@ pub(crate) fn name_bytes(name: Name) -> Vec<u8> {
     bytes
 }
 
-/// The score that a number stands for.
+/// Returns the score that a number represents.
 pub(crate) fn score_of(score: Score) -> f64 {
     match score {
         Score::MAX => f64::INFINITY,
@@ -46,7 +45,7 @@ pub(crate) fn score_of(score: Score) -> f64 {
     }
 }
 
-/// What a key holds.
+/// The value of a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Value {
     /// A string.
@@ -64,7 +63,7 @@ pub enum Value {
 }
 
 impl Value {
-    /// The shape of a collection.
+    /// Returns the shape of a collection. `None`: it is a string.
     #[must_use]
     pub fn shape(&self) -> Option<Shape> {
         match self {
@@ -77,7 +76,7 @@ impl Value {
         }
     }
 
-    /// How many elements it has.
+    /// Returns the number of its elements.
     #[must_use]
     pub fn len(&self) -> usize {
         match self {
@@ -90,7 +89,7 @@ impl Value {
         }
     }
 
-    /// Whether nothing is left, so that the key goes.
+    /// Returns whether nothing is left, so that the key is deleted.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         match self {
@@ -99,7 +98,7 @@ impl Value {
         }
     }
 
-    /// Whether a stored collection of this shape holds exactly this, however it is asked: by
+    /// Returns whether a stored collection of this shape holds exactly these elements, in every way of reading it: by
     /// count, name, place, rank, in order and by a scan.
     #[must_use]
     pub fn is_in(&self, source: &Source<'_>) -> bool {
@@ -147,7 +146,7 @@ impl Value {
         }
     }
 
-    /// The members of a sorted set in their order.
+    /// Returns the members of a sorted set in their order.
     pub(crate) fn ranked(&self) -> Vec<(f64, Vec<u8>)> {
         let Value::Zset(members) = self else {
             return Vec::new();
@@ -180,7 +179,7 @@ fn scan_meets_all(source: &Source<'_>) -> bool {
     }
 }
 
-/// A number that stands for bytes in a reply.
+/// Returns a number that represents bytes in a reply.
 pub(crate) fn digest(bytes: &[u8]) -> u64 {
     let word = |chunk: &[u8]| {
         chunk

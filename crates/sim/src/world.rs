@@ -15,7 +15,7 @@ use crate::scanning::Scanning;
 use crate::steps::Reading;
 use crate::swarm::Swarm;
 
-/// Everything a run consists of.
+/// All parts of a run.
 pub struct World {
     pub(crate) machine: Machine<Core>,
     pub(crate) swarm: Swarm,
@@ -23,10 +23,10 @@ pub struct World {
     pub(crate) scan: Option<Scanning>,
     pub(crate) drafts: Vec<Drafting>,
     pub(crate) snapshots: Vec<Reading>,
-    /// Whether the last life ended with the anchor's mark of a clean shutdown, if that is known.
+    /// True if the last life ended with the anchor's mark of a clean shutdown. `None`: unknown.
     pub(crate) closed_cleanly: Option<bool>,
     pub(crate) purge_turn: u64,
-    /// What scripts are drawn from.
+    /// The source of random numbers for scripts.
     pub(crate) script_rng: Rng,
     pub(crate) scratch: Vec<u8>,
 }
@@ -78,7 +78,7 @@ impl OverCore for World {
 }
 
 impl World {
-    /// A machine with empty disks.
+    /// Returns a machine with empty disks.
     #[must_use]
     pub fn new(seed: u64, rng: Rng, swarm: Swarm) -> World {
         let logs = swarm.course.log_disks(swarm.disks_apart);
@@ -96,12 +96,12 @@ impl World {
         }
     }
 
-    /// The engine; steps are taken only while it is open.
+    /// Returns the engine. Steps are taken only while it is open.
     pub(crate) fn core(&self) -> &Core {
         self.engine()
     }
 
-    /// The engine and everything that only it knew are gone.
+    /// Drops the engine and everything that only it knew.
     pub(crate) fn forget_engine(&mut self) {
         self.machine.forget();
         self.drafts.clear();

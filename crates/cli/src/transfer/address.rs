@@ -1,23 +1,23 @@
-//! Where a server is: `redis://[user][:password@]host[:port]`, `unix://path`, or `host:port`.
+//! The address of a server: `redis://[user][:password@]host[:port]`, `unix://path`, or `host:port`.
 
-/// The variable that keeps the password out of the list of processes; redis-cli reads the same.
+/// The variable that keeps the password out of the list of processes. redis-cli reads it too.
 const PASSWORD_VARIABLE: &str = "REDISCLI_AUTH";
 
 /// The port of a URL without one.
 const PORT: u16 = 6379;
 
-/// A server and how to log in.
+/// A server and the login for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Address {
-    /// Where it listens.
+    /// The endpoint on which it listens.
     pub endpoint: Endpoint,
-    /// The user of AUTH; without one AUTH gets the password alone.
+    /// The user of AUTH. `None`: AUTH gets the password alone.
     pub user: Option<String>,
     /// The password of AUTH.
     pub password: Option<String>,
 }
 
-/// Where a server listens.
+/// The endpoint on which a server listens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Endpoint {
     /// A host and a port.
@@ -27,7 +27,8 @@ pub enum Endpoint {
 }
 
 impl Address {
-    /// With the password of the environment, if it has none: for the server that keys come from.
+    /// Returns the address with the password of the environment, if it has no password. This is for the server that
+    /// keys come from.
     #[must_use]
     pub fn or_password_of_environment(mut self) -> Address {
         if matches!(self.endpoint, Endpoint::Tcp(..)) && self.password.is_none() {
@@ -38,7 +39,7 @@ impl Address {
 }
 
 impl std::fmt::Display for Address {
-    /// Without the password.
+    /// Shows the address without the password.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match &self.endpoint {
             Endpoint::Tcp(host, port) if host.contains(':') => write!(f, "[{host}]:{port}"),
@@ -67,7 +68,7 @@ impl std::str::FromStr for Address {
             Some((other, _)) => return Err(format!("'{other}' is no scheme; use redis://")),
             None => text,
         };
-        // A password may hold anything but a slash, so the last @ is the one.
+        // A password may contain any character but a slash, so the last @ ends it.
         let (login, rest) = match rest.rsplit_once('@') {
             Some((login, rest)) => (Some(login), rest),
             None => (None, rest),
@@ -112,7 +113,7 @@ fn host_and_port(endpoint: &str) -> Result<(String, u16), String> {
     Ok((host.to_owned(), port))
 }
 
-/// With `%40` and the like put back.
+/// Returns a text with `%40` and other escapes decoded.
 fn decoded(text: &str) -> Result<String, String> {
     let mut out = Vec::new();
     let mut bytes = text.bytes();

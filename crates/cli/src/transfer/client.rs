@@ -1,4 +1,4 @@
-//! A connection to a server: requests out, replies in, nothing clever.
+//! A connection to a server: requests out, replies in.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -10,13 +10,13 @@ use anyhow::{Context, Result, bail};
 use super::address::{Address, Endpoint};
 use super::commands;
 
-/// How long a server that loads its data is waited for.
+/// The time to wait for a server that loads its data.
 const LOADING_MAX: Duration = Duration::from_secs(3600);
-/// How long one reply is waited for.
+/// The time to wait for one reply.
 const REPLY_MAX: Duration = Duration::from_secs(300);
-/// Replies within replies; a server that nests deeper is none.
+/// The greatest depth of replies within replies. A peer that nests deeper is no server.
 const DEPTH_MAX: u8 = 8;
-/// What is read from the socket at once.
+/// The bytes that are read from the socket at once.
 const BUFFER_BYTES: usize = 1 << 18;
 
 /// A reply.
@@ -28,14 +28,14 @@ pub enum Reply {
     Error(String),
     /// A number.
     Number(i64),
-    /// A string, or none.
+    /// A string, or null.
     Bulk(Option<Vec<u8>>),
     /// Replies.
     Array(Vec<Reply>),
 }
 
 impl Reply {
-    /// The error in it, at any depth.
+    /// Returns the first error in it, at any depth.
     pub fn error(&self) -> Option<&str> {
         match self {
             Reply::Error(text) => Some(text),
@@ -44,7 +44,7 @@ impl Reply {
         }
     }
 
-    /// The number, if it is one.
+    /// Returns the number, if it is one.
     pub fn number(&self) -> Option<i64> {
         match self {
             Reply::Number(number) => Some(*number),
@@ -61,7 +61,7 @@ impl Socket for UnixStream {}
 pub struct Sender(Box<dyn Socket>);
 
 impl Sender {
-    /// Sends bytes as they are.
+    /// Sends bytes unchanged.
     pub fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.0.write_all(bytes)
     }
@@ -138,17 +138,17 @@ impl Connection {
         self.send_bytes(&bytes)
     }
 
-    /// Sends requests as they are on the wire.
+    /// Sends requests in the form of the protocol.
     pub fn send_bytes(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.sender.send(bytes)
     }
 
-    /// The next reply.
+    /// Receives the next reply.
     pub fn receive(&mut self) -> io::Result<Reply> {
         self.receiver.receive()
     }
 
-    /// A request and its reply; an error reply is an error.
+    /// Sends a request and receives its reply. An error reply is an error.
     pub fn ask(&mut self, words: &[&[u8]]) -> Result<Reply> {
         self.send(words)?;
         let reply = self.receive()?;
@@ -159,14 +159,14 @@ impl Connection {
         Ok(reply)
     }
 
-    /// Both halves, for a thread each.
+    /// Returns both halves, for one thread each.
     pub fn split(self) -> (Sender, Receiver) {
         (self.sender, self.receiver)
     }
 }
 
 impl Receiver {
-    /// The next reply.
+    /// Receives the next reply.
     pub fn receive(&mut self) -> io::Result<Reply> {
         self.reply(0)
     }
@@ -209,7 +209,7 @@ impl Receiver {
                 Err(_) => Ok(Reply::Bulk(None)),
                 Ok(len) => {
                     let mut body = Vec::new();
-                    // Memory grows with what arrives.
+                    // Memory grows with the bytes that arrive.
                     self.0.by_ref().take(len).read_to_end(&mut body)?;
                     let mut end = [0; 2];
                     self.0.read_exact(&mut end)?;

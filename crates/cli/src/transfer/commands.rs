@@ -7,7 +7,7 @@ use super::streams::{commands_of_end, put_end, put_entries};
 
 /// The most elements in one command.
 const ELEMENTS_MAX: usize = 512;
-/// A command is closed when it has so many bytes.
+/// The number of bytes at which a command is closed.
 const BYTES_ENOUGH: usize = 1 << 18;
 
 /// Appends a request.
@@ -31,7 +31,7 @@ fn put_head(out: &mut Vec<u8>, kind: u8, number: usize) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// Most numbers here have one or two digits.
+/// Appends a number in decimal. Most numbers here have one or two digits.
 fn put_decimal(out: &mut Vec<u8>, number: usize) {
     if number >= 10 {
         put_decimal(out, number / 10);
@@ -67,8 +67,8 @@ pub fn put_library(out: &mut Vec<u8>, code: &[u8], replace: bool) {
     }
 }
 
-/// Appends the commands for a piece of a key under this name, with its deadline if it is the last piece, and says how many they
-/// are.
+/// Appends the commands for a piece of a key under this name, with its deadline if it is the last piece. Returns their
+/// number.
 pub fn put_part(out: &mut Vec<u8>, name: &[u8], part: &Part<'_>) -> usize {
     let mut commands = put_elements(out, name, part.value);
     if !part.last {
@@ -85,8 +85,8 @@ pub fn put_part(out: &mut Vec<u8>, name: &[u8], part: &Part<'_>) -> usize {
     commands
 }
 
-/// Appends the commands that add a collection's elements to a key, and says how many they are. Large
-/// ones take several, so that no command is larger than any server's limit.
+/// Appends the commands that add a collection's elements to a key. Returns their number. A large collection takes
+/// several commands, so that no command exceeds any server's limit.
 fn put_elements(out: &mut Vec<u8>, key: &[u8], value: &Value) -> usize {
     match value {
         Value::String(bytes) => {
@@ -102,7 +102,7 @@ fn put_elements(out: &mut Vec<u8>, key: &[u8], value: &Value) -> usize {
             1
         }),
         Value::Zset(pairs) => put_chunks(out, b"ZADD", key, pairs, |words, (member, score)| {
-            // The shortest text that reads back as the same number.
+            // The shortest text that is read as the same number.
             put_word(words, format!("{score:?}").as_bytes());
             put_word(words, member);
             2
@@ -147,7 +147,7 @@ fn put_chunks<T>(
     commands
 }
 
-/// About how many bytes a value is.
+/// Returns the approximate number of bytes of a value.
 pub fn bytes(value: &Value) -> usize {
     let sum = |strings: &[Vec<u8>]| strings.iter().map(Vec::len).sum::<usize>();
     match value {
@@ -159,7 +159,7 @@ pub fn bytes(value: &Value) -> usize {
     }
 }
 
-/// Whether a value is made by one command, or a stream by some.
+/// Returns whether a value is made by one command, or a stream by a few.
 pub fn is_single(value: &Value) -> bool {
     let commands = match value {
         Value::Stream(stream) => stream.entries.len() + commands_of_end(stream),

@@ -11,10 +11,10 @@ use super::progress::Line;
 use super::report::Read;
 use super::{Databases, Part, Sink, now_ms};
 
-/// How often progress is shown.
+/// The number of keys between two updates of the progress.
 const KEYS_A_LOOK: u64 = 256;
 
-/// Reads a whole dump file into a sink; `-` is stdin.
+/// Reads a whole dump file into a sink. `-` is stdin.
 pub fn read(
     path: &Path,
     databases: &Databases,

@@ -1,4 +1,4 @@
-//! A stopped database, served for the time of a transfer on a socket that only its owner can open.
+//! A stopped database that is served during a transfer, on a socket that only its owner can open.
 
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
@@ -10,16 +10,16 @@ use perdura_server::{Server, ServerOptions};
 use super::address::{Address, Endpoint};
 use super::now_ms;
 
-/// A server of our own.
+/// A server in this process.
 pub struct Embedded {
     server: Server,
     dir: PathBuf,
-    /// Where it listens.
+    /// The address on which it listens.
     pub address: Address,
 }
 
 impl Embedded {
-    /// Opens the database, or makes it.
+    /// Opens the database, or creates it.
     pub fn start(database: perdura::Options) -> Result<Embedded> {
         let dir = std::env::temp_dir().join(format!(
             "perdura-transfer-{}-{}",
@@ -52,12 +52,12 @@ impl Embedded {
     /// Closes the database, with a checkpoint.
     pub fn stop(self) -> Result<()> {
         let stopped = self.server.stop();
-        // The socket is gone; a directory left behind harms nobody.
+        // The socket is gone. A directory that is left behind does no harm.
         let _ = std::fs::remove_dir_all(&self.dir);
         Ok(stopped?)
     }
 
-    /// Ends after an error of the connection. The server's own end, if it has failed, says more.
+    /// Ends after an error of the connection. If the server itself has failed, its error says more.
     pub fn failure(self, error: anyhow::Error) -> anyhow::Error {
         self.stop().err().unwrap_or(error)
     }

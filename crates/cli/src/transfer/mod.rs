@@ -1,4 +1,4 @@
-//! Keys on their way from one place to another, for `import` and `export`.
+//! The transfer of keys from one place to another, for `import` and `export`.
 //!
 //! ```text
 //!  dump file ──┐                      ┌── a server, over the Redis protocol
@@ -6,22 +6,21 @@
 //!  a server ───┘                      └── commands on stdout
 //! ```
 //!
-//! There is one way into a database: native commands, over a connection. It serves Perdura and Redis
-//! alike, needs no second writer of rows, and keeps every rule that the server keeps (limits, expiry,
-//! memory). A stopped database is served for the time of the transfer, on a socket that only its
-//! owner can open. And there is one way out: SCAN, and the reading commands of each type, in pieces,
-//! so that a key larger than memory passes through.
+//! The only way into a database is native commands over a connection. It serves Perdura and Redis alike, needs no
+//! second writer of rows, and keeps every rule of the server (limits, expiry, memory). A stopped database is served for
+//! the time of the transfer, on a socket that only its owner can open. The only way out is SCAN and the reading
+//! commands of each type, in pieces, so that a key larger than memory can pass through.
 //!
 //! # Why not DUMP, SYNC or RESTORE
-//! SYNC would give a snapshot, but most hosted servers refuse it, it makes the source fork, and its
-//! format is that of the source's version. DUMP has the same format, and holds a whole key at both
-//! ends at once. SCAN works everywhere, with every version, under the usual permissions. Its price: it
-//! is no snapshot. Who needs one stops the writers, or imports a dump file.
+//! SYNC would give a snapshot. But most hosted servers refuse it, it makes the source fork, and its format is that of
+//! the source's version. DUMP has the same format, and holds a whole key at both ends at once. SCAN works everywhere,
+//! with every version, under the usual permissions. Its price is that it gives no snapshot. A user who needs a snapshot
+//! stops the writers, or imports a dump file.
 //!
 //! # What an interruption leaves
-//! A key is there as a whole or not at all: small ones come by one command or in one transaction,
-//! large ones grow under [`UNFINISHED`] and are renamed at last. So an import that was stopped can be
-//! run again with `--keep`, which leaves alone what is there, or with `--replace`.
+//! A key arrives whole or not at all. Small keys come by one command or in one transaction. Large ones grow under
+//! [`UNFINISHED`] and are renamed in the end. So an import that was stopped can be run again with `--keep`, which
+//! leaves existing keys unchanged, or with `--replace`.
 
 pub mod address;
 pub mod client;
@@ -42,48 +41,49 @@ pub const UNFINISHED: &[u8] = b"perdura:import:unfinished";
 
 /// A key, or a piece of a large one. The pieces of a key follow each other.
 pub struct Part<'a> {
-    /// The database it goes to.
+    /// The database that it goes to.
     pub db: u64,
     /// The key.
     pub key: &'a [u8],
     /// The value, or some of its elements.
     pub value: &'a Value,
-    /// Whether it is the key's first piece.
+    /// True if it is the key's first piece.
     pub first: bool,
-    /// Whether it is the key's last piece.
+    /// True if it is the key's last piece.
     pub last: bool,
-    /// When the key expires, in milliseconds since 1970.
+    /// The time at which the key expires, milliseconds since 1970. `None`: never.
     pub expires_at_ms: Option<i64>,
 }
 
 impl Part<'_> {
-    /// Whether a key that is made twice, as SCAN may name it twice, is what it is when it is made once. A list would be twice as
-    /// long, and a stream refuses an id that it has.
+    /// Returns whether writing the key twice, as SCAN may name it twice, gives the same key as writing it once. A list
+    /// would be twice as long, and a stream refuses an id that it has.
     pub fn is_harmless_twice(&self) -> bool {
         !matches!(self.value, Value::List(_) | Value::Stream(_))
     }
 }
 
-/// Where keys go, and libraries of functions.
+/// The target of keys and of libraries of functions.
 pub trait Sink {
-    /// Takes a piece. What becomes of it may show later.
+    /// Takes a piece. Its result may show later.
     fn part(&mut self, part: &Part<'_>) -> Result<()>;
 
     /// Takes the code of a library.
     fn library(&mut self, code: &[u8]) -> Result<()>;
 }
 
-/// Which databases are taken, and to where: all to their own numbers, or those that are named.
+/// The databases of the source that are taken, each with its number at the target. Empty: all are taken, to their own
+/// numbers.
 #[derive(Debug, Clone, Default)]
 pub struct Databases(Vec<(u64, u64)>);
 
 impl Databases {
-    /// The pairs given on the command line; none means all.
+    /// Returns the pairs of the command line. No pairs mean all databases.
     pub fn new(pairs: Vec<(u64, u64)>) -> Databases {
         Databases(pairs)
     }
 
-    /// Where a database of the source goes, if it is taken.
+    /// Returns the target's database for one of the source. `None`: the database is not taken.
     pub fn target(&self, source: u64) -> Option<u64> {
         if self.0.is_empty() {
             return Some(source);
@@ -93,7 +93,7 @@ impl Databases {
     }
 }
 
-/// `N` or `N:M`: database N, to number M.
+/// Parses `N` or `N:M`: database N, to number M.
 pub fn database_pair(text: &str) -> Result<(u64, u64), String> {
     let number = |text: &str| {
         text.parse::<u64>()
@@ -105,7 +105,7 @@ pub fn database_pair(text: &str) -> Result<(u64, u64), String> {
     }
 }
 
-/// Milliseconds since 1970.
+/// Returns the time in milliseconds since 1970.
 pub fn now_ms() -> i64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     since.map_or(0, |since| {

@@ -6,15 +6,15 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 
 use super::report::Read;
 
-/// A line on stderr that says keys, bytes, rate and time left; nothing where stderr is no terminal.
+/// A line on stderr with keys, bytes, rate and time left. It does nothing if stderr is no terminal.
 pub struct Line(ProgressBar);
 
 impl Line {
-    /// Of `total` steps, or of an unknown number.
+    /// Returns a line for `total` steps, or for an unknown number.
     pub fn new(total: Option<u64>) -> Line {
         let bar = ProgressBar::with_draw_target(total, ProgressDrawTarget::stderr_with_hz(5));
         let spent = |state: &ProgressState, out: &mut dyn std::fmt::Write| {
-            // A line on a terminal: what cannot be written is not missed.
+            // A line on a terminal: a failed write does not matter.
             let _ = write!(out, "{} s", state.elapsed().as_secs());
         };
         let template = if total.is_some() {
@@ -29,7 +29,7 @@ impl Line {
         Line(bar)
     }
 
-    /// Shows a step and what was read so far.
+    /// Shows a step and the counts of what was read so far.
     pub fn show(&self, step: u64, read: &Read) {
         if self.0.is_hidden() {
             return;
@@ -44,7 +44,7 @@ impl Line {
         self.0.set_position(step);
     }
 
-    /// Takes the line away.
+    /// Removes the line.
     pub fn end(&self) {
         self.0.finish_and_clear();
     }

@@ -1,4 +1,4 @@
-//! Reports what was moved, what was left out, and why: as text and as JSON.
+//! The report on the moved keys, the omitted ones, and the reasons, as text and as JSON.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -8,36 +8,36 @@ use serde::Serialize;
 
 use crate::output;
 
-/// How many keys a list of examples names.
+/// The most keys that a list of examples names.
 const NAMED_MAX: usize = 20;
-/// How much of a key is shown.
+/// The most bytes of a key that are shown.
 const KEY_SHOWN: usize = 100;
 
-/// Keys by type.
+/// The number of keys by type.
 pub type ByType = BTreeMap<String, u64>;
 
-/// A key that was not moved, and why.
+/// A key that was not moved, with the reason.
 #[derive(Debug, Clone, Serialize)]
 pub struct Left {
     /// The database's number at the source.
     pub db: u64,
     /// The key, escaped.
     pub key: String,
-    /// Why.
+    /// The reason.
     pub why: String,
 }
 
 /// A count with some examples.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Lefts {
-    /// How many.
+    /// The number of keys.
     pub count: u64,
-    /// The first of them.
+    /// The first of these keys.
     pub first: Vec<Left>,
 }
 
 impl Lefts {
-    /// Notes one.
+    /// Notes a key.
     pub fn add(&mut self, db: u64, key: &[u8], why: impl Into<String>) {
         self.count += 1;
         if self.first.len() < NAMED_MAX {
@@ -68,26 +68,26 @@ impl Lefts {
     }
 }
 
-/// What was read at the source.
+/// The counts of the source.
 #[derive(Debug, Default, Serialize)]
 pub struct Read {
-    /// Keys handed on.
+    /// The keys that were passed on.
     pub keys: ByType,
-    /// Their elements; a string is one.
+    /// The number of their elements. A string is one element.
     pub elements: u64,
-    /// Their bytes, about.
+    /// The approximate number of their bytes.
     pub bytes: u64,
-    /// Keys handed on that expire some time.
+    /// The number of keys passed on that have an expiry.
     pub with_expiry: u64,
-    /// Keys that had expired already and were left behind.
+    /// The number of keys that had expired already and were left out.
     pub expired: u64,
-    /// Keys that vanished while they were read.
+    /// The number of keys that vanished while they were read.
     pub vanished: u64,
-    /// Libraries of functions handed on.
+    /// The number of libraries of functions passed on.
     pub libraries: u64,
-    /// What no command here can make: modules' values.
+    /// The values that no command here can make: those of modules.
     pub unsupported: Lefts,
-    /// Fields of hashes whose own deadlines were left behind.
+    /// The number of fields of hashes whose own deadlines were left out.
     pub fields_with_deadline: u64,
 }
 
@@ -102,18 +102,18 @@ impl Read {
         debug_assert!(self.with_expiry <= self.total(), "a key expires once");
     }
 
-    /// Notes elements of a key.
+    /// Notes the elements of a key.
     pub fn elements(&mut self, value: &perdura_rdb::Value) {
         self.elements += to_u64(value.len());
         self.bytes += to_u64(super::commands::bytes(value));
     }
 
-    /// All keys handed on.
+    /// Returns the number of all keys passed on.
     pub fn total(&self) -> u64 {
         self.keys.values().sum()
     }
 
-    /// The lines about what was left behind.
+    /// Appends the lines about everything that was left out.
     pub fn put_left(&self, out: &mut String) {
         if self.expired > 0 {
             let _ = writeln!(out, "expired before: {}", self.expired);
@@ -132,47 +132,47 @@ impl Read {
     }
 }
 
-/// What the target said.
+/// The counts of the target.
 #[derive(Debug, Default, Serialize)]
 pub struct Written {
-    /// Keys acknowledged.
+    /// The keys that were acknowledged.
     pub keys: ByType,
-    /// Libraries of functions acknowledged.
+    /// The number of libraries of functions that were acknowledged.
     pub libraries: u64,
-    /// Keys and libraries that were there already and were left as they are.
+    /// The number of keys and libraries that existed already and were left unchanged.
     pub kept: u64,
-    /// Keys and libraries refused.
+    /// The keys and libraries that were refused.
     pub refused: Lefts,
 }
 
-/// An import.
+/// The report of an import.
 #[derive(Debug, Serialize)]
 pub struct Report {
-    /// Where from.
+    /// The source.
     pub source: String,
-    /// Where to.
+    /// The target.
     pub target: String,
-    /// What was read.
+    /// The counts of the source.
     pub read: Read,
-    /// What was written.
+    /// The counts of the target.
     pub written: Written,
-    /// Keys at the target by type, counted afterwards, if it was empty before.
+    /// The keys at the target by type, counted afterwards. `None`: the target was not empty before.
     pub counted: Option<ByType>,
-    /// What is wrong with the counts.
+    /// The fault of the counts. `None`: they agree.
     pub mismatch: Option<String>,
-    /// How long it took.
+    /// The time it took, seconds.
     pub seconds: f64,
 }
 
 impl Report {
-    /// Whether anything of the source is not at the target.
+    /// Returns whether everything of the source is at the target.
     pub fn is_whole(&self) -> bool {
         self.read.unsupported.count == 0
             && self.written.refused.count == 0
             && self.mismatch.is_none()
     }
 
-    /// For people.
+    /// Returns the report for people.
     pub fn text(&self) -> String {
         let total: u64 = self.written.keys.values().sum();
         let mut out = format!(

@@ -1,11 +1,11 @@
 //! Keys from a running server: SCAN, then each type's reading commands, in pieces.
 //!
-//! A step asks for some hundred keys; then for each its type, deadline and length as a string, in one
-//! go; then for the values, again together. What is larger than one piece is read to its end before
-//! the next key. A reply is handed on before the next is read, so that memory holds one piece.
+//! A step asks for some hundred keys. Then it asks for the type, deadline and length as a string of each, all together,
+//! and then for the values, again together. A value larger than one piece is read to its end before the next key. A
+//! reply is passed on before the next is read, so that memory holds one piece.
 //!
-//! SCAN may name a key twice, which is harmless as long as writing a key twice gives the same: for
-//! lists the target must delete first.
+//! SCAN may name a key twice. That is harmless if writing a key twice gives the same key. For lists the target must
+//! delete first.
 
 use anyhow::{Context, Result, bail, ensure};
 use perdura_rdb::{Stream, Value};
@@ -16,20 +16,20 @@ use super::progress::Line;
 use super::report::{ByType, Read};
 use super::{Databases, Part, Sink, now_ms, streams};
 
-/// Keys that SCAN is asked for at once.
+/// The number of keys that SCAN is asked for at once.
 const KEYS_A_STEP: &[u8] = b"500";
-/// Elements asked for at once.
+/// The number of elements asked for at once.
 const PIECE: usize = 512;
-/// The same, as SCAN commands want it.
+/// [`PIECE`] as text, for SCAN commands.
 const PIECE_TEXT: &[u8] = b"512";
-/// Stands for a cursor behind the last entry of a stream: what is beside the entries is still to be read.
+/// The cursor behind the last entry of a stream: everything that is not an entry is still to be read.
 const END_OF_STREAM: &[u8] = b"end";
-/// Values asked for at once.
+/// The number of values asked for at once.
 const KEYS_AT_ONCE: usize = 100;
-/// Bytes of strings asked for at once: the server holds its replies until we read them.
+/// The bytes of strings asked for at once. The server holds its replies until they are read.
 const BYTES_AT_ONCE: u64 = 4 << 20;
 
-/// Bytes of first pieces that are held until it is their turn; what is beyond is asked for again.
+/// The most bytes of first pieces that are held until it is their turn. Further pieces are asked for again.
 const HELD_BYTES_MAX: usize = 16 << 20;
 
 /// A key before its value is read.
@@ -51,7 +51,7 @@ enum Kind {
     Stream,
 }
 
-/// The databases of a server that have keys, and how many.
+/// Returns the databases of a server that have keys, with their numbers of keys.
 pub fn keyspace(connection: &mut Connection) -> Result<Vec<(u64, u64)>> {
     let Reply::Bulk(Some(text)) = connection.ask(&[b"INFO", b"keyspace"])? else {
         bail!("INFO keyspace gave no text");
@@ -100,7 +100,8 @@ pub fn read(
     Ok(())
 }
 
-/// Hands on the libraries of functions of a server. One that knows no functions, or does not list them to this user, has none.
+/// Passes on the libraries of functions of a server. A server that knows no functions, or does not list them to this
+/// user, has none.
 fn libraries(connection: &mut Connection, sink: &mut dyn Sink, read: &mut Read) -> Result<()> {
     connection.send(&[b"FUNCTION", b"LIST", b"WITHCODE"])?;
     let Reply::Array(libraries) = connection.receive()? else {
@@ -184,7 +185,7 @@ fn strings(reply: Reply) -> Option<Vec<Vec<u8>>> {
     parts.into_iter().map(string).collect()
 }
 
-/// Asks for types, deadlines and lengths. Sorts out what cannot be taken along.
+/// Asks for types, deadlines and lengths. Sorts out the keys that cannot be transferred.
 fn heads(
     connection: &mut Connection,
     db: u64,
@@ -193,7 +194,7 @@ fn heads(
     read: &mut Read,
 ) -> Result<Vec<Head>> {
     if *knows_expiretime {
-        // Since Redis 7.0; a key that is not there is -2.
+        // Known since Redis 7.0. A missing key is -2.
         connection.send(&[b"PEXPIRETIME", b""])?;
         *knows_expiretime = connection.receive()?.error().is_none();
     }
@@ -342,7 +343,7 @@ impl Step<'_> {
         Ok(())
     }
 
-    /// Asks for the piece of a key at a cursor. What is beside the entries of a stream is a piece of its own.
+    /// Asks for the piece of a key at a cursor. Everything of a stream that is not an entry is a separate piece.
     fn next_piece(&mut self, head: &Head, cursor: &[u8], from: usize) -> Result<(Vec<u8>, Value)> {
         debug_assert!(
             cursor != b"0" || from == 0,
@@ -360,7 +361,7 @@ impl Step<'_> {
         piece(head.kind, self.connection.receive()?)
     }
 
-    /// Answers whether the rest of the key is wanted, too.
+    /// Passes on a piece. Returns whether the rest of the key is also wanted.
     fn hand_on(&mut self, head: &Head, value: &Value, first: bool, last: bool) -> Result<bool> {
         if first {
             if head.expires_at_ms.is_some_and(|at| at <= now_ms()) {
@@ -409,7 +410,7 @@ fn ask(out: &mut Vec<u8>, head: &Head, cursor: &[u8], from: usize) {
     }
 }
 
-/// The cursor behind a piece (`0`: there is no more) and the piece.
+/// Returns the cursor behind a piece (`0`: the key ends here) and the piece.
 fn piece(kind: Kind, reply: Reply) -> Result<(Vec<u8>, Value)> {
     if let Some(text) = reply.error() {
         bail!("it changed while it was read ({text}); stop the writers");
@@ -419,7 +420,7 @@ fn piece(kind: Kind, reply: Reply) -> Result<(Vec<u8>, Value)> {
     Ok(match kind {
         Kind::String => match reply {
             Reply::Bulk(Some(value)) => (end, Value::String(value)),
-            // It has vanished.
+            // The key has vanished.
             Reply::Bulk(None) => (end, Value::Set(Vec::new())),
             _ => bail!(strange),
         },

@@ -1,8 +1,7 @@
 //! Writes keys to a server.
 //!
-//! Requests go out in batches while another thread reads the replies, so that neither side waits for
-//! the other. What a reply belongs to travels beside the requests, through a short channel: the batches
-//! in it are all that is under way.
+//! Requests go out in batches while another thread reads the replies, so that neither side waits for the other. The
+//! keys that replies belong to go through a short channel beside the requests. Its batches are all those under way.
 
 use std::mem::take;
 use std::sync::Arc;
@@ -18,12 +17,12 @@ use super::commands::{is_single, put, put_library, put_part, put_string};
 use super::report::Written;
 use super::{Part, Sink, UNFINISHED};
 
-/// A batch is sent when it has so many bytes.
+/// The number of bytes at which a batch is sent.
 const BATCH_BYTES: usize = 1 << 18;
-/// Batches under way.
+/// The most batches under way.
 const BATCHES_MAX: usize = 8;
 
-/// Errors after which every other key would fail, too.
+/// The errors after which every other key would also fail.
 const FATAL: [&str; 9] = [
     "OOM",
     "MISCONF",
@@ -36,40 +35,40 @@ const FATAL: [&str; 9] = [
     "ERR the database has stopped",
 ];
 
-/// Stands for a key in messages about requests that belong to none.
+/// The name in messages about requests that belong to no key.
 const ASIDE: &[u8] = b"(none)";
 
-/// What becomes of keys that are there already.
+/// The treatment of keys that exist already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Present {
-    /// There are none.
+    /// No key exists.
     None,
     /// They are overwritten.
     Replaced,
-    /// They are left as they are.
+    /// They are left unchanged.
     Kept,
 }
 
-/// What is whole with the last of some replies.
+/// The object that is complete with the last of some replies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Whole {
     Nothing,
     /// A key of this type.
     Key(&'static str),
-    /// A library of functions, which may be there already.
+    /// A library of functions, which may exist already.
     Library {
         may_be_there: bool,
     },
 }
 
-/// What replies are expected.
+/// The replies that are expected.
 struct Expected {
     db: u64,
     key: Vec<u8>,
-    /// How many.
+    /// Their number.
     replies: usize,
     whole: Whole,
-    /// Who wants to know whether every piece of the key was taken.
+    /// The receiver of whether every piece of the key was taken. `None`: nothing waits for it.
     verdict: Option<SyncSender<bool>>,
 }
 
@@ -77,14 +76,14 @@ struct Expected {
 pub struct Target {
     sender: Sender,
     present: Present,
-    /// Whether a key may come twice.
+    /// True if a key may come twice.
     may_repeat: bool,
     selected: Option<u64>,
     out: Vec<u8>,
     expected: Vec<Expected>,
     batches: SyncSender<Vec<Expected>>,
     reader: JoinHandle<(Written, Result<()>)>,
-    /// Set when there is no use in going on.
+    /// Set if it makes no sense to continue.
     hopeless: Arc<AtomicBool>,
 }
 
@@ -98,7 +97,7 @@ impl Target {
         let reader = std::thread::spawn(move || {
             let mut written = Written::default();
             let done = read_replies(receiver, &inbox, &flag, &mut written);
-            // Whatever happened, nobody reads from here on.
+            // From here on no thread reads, in any case.
             flag.store(
                 done.is_err() || flag.load(Ordering::Relaxed),
                 Ordering::Relaxed,
@@ -118,13 +117,13 @@ impl Target {
         }
     }
 
-    /// Sends what is left and waits for all replies. An error comes with what was written until then.
+    /// Sends the rest and waits for all replies. Returns the counts so far together with an error.
     pub fn finish(mut self) -> (Written, Result<()>) {
         self.tidy();
         let sent = self.flush();
         drop(self.batches);
         match self.reader.join() {
-            // A failed send has its reason in the replies, if there is one.
+            // The replies may have the reason of a failed send.
             Ok((written, replies)) => (written, replies.and(sent)),
             Err(panic) => std::panic::resume_unwind(panic),
         }
@@ -154,7 +153,7 @@ impl Target {
         }
     }
 
-    /// A request that belongs to no key.
+    /// Appends a request that belongs to no key.
     fn aside(&mut self, db: u64, words: &[&[u8]]) {
         put(&mut self.out, words);
         self.expected.push(Expected {
@@ -166,7 +165,7 @@ impl Target {
         });
     }
 
-    /// What was not renamed because its name was taken is still there under the other one.
+    /// Deletes the key under its other name, if it was not renamed because its own name was taken.
     fn tidy(&mut self) {
         if let (Some(db), Present::Kept) = (self.selected, self.present) {
             self.aside(db, &[b"DEL", UNFINISHED]);
@@ -187,7 +186,7 @@ impl Target {
         });
     }
 
-    /// A key of one piece that one command makes, or one transaction.
+    /// Appends a key of one piece that one command or one transaction makes.
     fn small(&mut self, part: &Part<'_>) {
         debug_assert!(part.first && part.last, "a small key comes in one piece");
         let kept = self.present == Present::Kept;
@@ -215,7 +214,7 @@ impl Target {
         self.expect(part, commands);
     }
 
-    /// A piece of a key that grows under another name.
+    /// Appends a piece of a key that grows under another name.
     fn large(&mut self, part: &Part<'_>) -> Result<()> {
         let mut commands = 0;
         if part.first {
@@ -227,7 +226,7 @@ impl Target {
             self.expect(part, commands);
             return Ok(());
         }
-        // Only what is whole gets its name, so the replies are waited for.
+        // Only a complete key gets its name, so this waits for the replies.
         let (verdict, heard) = sync_channel(1);
         self.expected.push(Expected {
             db: part.db,
@@ -275,7 +274,7 @@ impl Sink for Target {
 
     fn library(&mut self, code: &[u8]) -> Result<()> {
         put_library(&mut self.out, code, self.present == Present::Replaced);
-        // Its first line has its name.
+        // The library's first line has its name.
         let name = code.split(|byte| *byte == b'\n').next();
         self.expected.push(Expected {
             db: 0,
@@ -290,7 +289,7 @@ impl Sink for Target {
     }
 }
 
-/// Reads replies until there are no more batches.
+/// Reads replies until no more batches come.
 fn read_replies(
     mut receiver: Receiver,
     inbox: &Inbox<Vec<Expected>>,
@@ -298,7 +297,7 @@ fn read_replies(
     written: &mut Written,
 ) -> Result<()> {
     let mut fatal = None;
-    // Whether an earlier piece of the key was refused.
+    // True if an earlier piece of the key was refused.
     let mut refused = false;
     for expected in inbox.iter().flatten() {
         let is_piece = expected.whole == Whole::Nothing;
@@ -336,7 +335,7 @@ fn read_replies(
             }
             if let Some(verdict) = expected.verdict {
                 refused = false;
-                // Who asked may have given up.
+                // The waiting thread may have given up.
                 let _ = verdict.send(false);
             }
             continue;
@@ -358,7 +357,7 @@ fn read_replies(
     }
 }
 
-/// Whether the last reply says that a key was there already: SET NX none, RENAMENX 0. No other last
+/// Returns whether the last reply means that a key existed already: null from SET NX, or 0 from RENAMENX. No other last
 /// reply is one of these.
 fn was_there(last: Option<Reply>) -> bool {
     match last {

@@ -22,7 +22,7 @@ use crate::read_disk::ReadDisk;
 
 mod drill;
 
-/// Look at an archive, and work on it: the log of a database, sorted, and its backups.
+/// Show an archive, and work on it: the sorted log of a database, and its backups.
 #[derive(Debug, Subcommand)]
 pub enum Action {
     Status(Status),
@@ -33,7 +33,7 @@ pub enum Action {
     Drill(drill::Drill),
 }
 
-/// Where the archive is, and of which database.
+/// The archive's directory and its database.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Which {
     /// The archive's directory.
@@ -44,10 +44,11 @@ pub struct Which {
     pub uuid: Option<String>,
 }
 
-/// Print what an archive holds: its epochs, runs and backups.
+/// Print the content of an archive: its epochs, runs and backups.
 ///
-/// Its moments are the epochs that can be restored to: each one, or of older ones those that retention has kept. Reads the newest
-/// manifest, the names of the files and the ends of the runs, and changes nothing; the database may be running.
+/// Its moments are the epochs that can be restored: each epoch, or of older ones those that retention has kept. Reads
+/// the newest manifest, the names of the files and the ends of the runs, and changes nothing. The database may be
+/// running.
 #[derive(Debug, Parser)]
 #[command(after_help = "Example:\n  perdura archive status --archive /backup/perdura")]
 pub struct Status {
@@ -60,9 +61,9 @@ pub struct Status {
 
 /// Read every byte of an archive and check it.
 ///
-/// Each run and backup is read whole: the sizes and checksums that the manifest lists, the checksum of each block and page,
-/// and the digests. Each problem is printed with its file. Changes nothing; the database may be running. Exit code 3 if something is
-/// damaged.
+/// Reads each run and backup whole. Checks the sizes and checksums that the manifest lists, the checksum of each block
+/// and page, and the digests. Prints each problem with its file. Changes nothing. The database may be running. Exit
+/// code 3 if something is damaged.
 #[derive(Debug, Parser)]
 #[command(after_help = "Example:\n  perdura archive verify --archive /backup/perdura")]
 pub struct Verify {
@@ -74,18 +75,18 @@ pub struct Verify {
 }
 
 impl Which {
-    /// Opens the archive to be read.
+    /// Opens the archive read-only.
     ///
     /// # Errors
-    /// A directory without an archive, or with those of several databases; damage of its manifest.
+    /// Fails for a directory without an archive, or with those of several databases, and for a damaged manifest.
     pub fn open(&self) -> Result<Arc<Store>> {
         open(&self.archive, self.uuid.as_deref())
     }
 
-    /// The directory of an archive that is there, to be changed.
+    /// Returns the directory of an existing archive, to be changed.
     ///
     /// # Errors
-    /// Those of the directory.
+    /// Errors of the directory.
     pub fn disk_to_write(&self) -> Result<Arc<dyn Disk>> {
         Ok(Arc::new(FileDisk::new(&self.archive)?))
     }
@@ -93,7 +94,8 @@ impl Which {
     /// Opens the archive to change it, as an agent beside the database.
     ///
     /// # Errors
-    /// As [`open`](Self::open); another agent that is at work on it; an object that is missing or damaged.
+    /// Errors of [`open`](Self::open). Also fails if another agent is at work on it, or an object is missing or
+    /// damaged.
     pub fn open_to_write(&self) -> Result<Arc<Store>> {
         let store = self.open()?;
         let writer = Writer {
@@ -107,12 +109,12 @@ impl Which {
     }
 }
 
-/// Says that a backup is passed over for another one.
+/// Reports that a backup is skipped, so that another one is used.
 pub fn passed_over(id: BackupId, why: &perdura::Error) {
     output::warning(&format!("{} does not serve: {why}", id.name()));
 }
 
-/// Opens the archive in a directory to be read.
+/// Opens the archive in a directory read-only.
 pub fn open(dir: &Path, uuid: Option<&str>) -> Result<Arc<Store>> {
     let shown = dir.display();
     if !dir.is_dir() {
@@ -148,37 +150,38 @@ struct Held {
     manifest: u64,
     /// The database that this one was restored from.
     parent: Option<ShownParent>,
-    /// Epochs whose records the runs hold, from and to; both included.
+    /// The first epoch whose records the runs hold. `to_epoch` is the last one.
     from_epoch: u64,
     to_epoch: u64,
     runs: usize,
     run_bytes: u64,
-    /// Runs behind them that no manifest names: a crash came between. A restore reads them, the next opening adopts them.
+    /// The number of runs behind them that no manifest names, because of a crash. A restore reads them, and the next
+    /// opening adopts them.
     unnamed_runs: usize,
     backups: Vec<String>,
     backup_bytes: u64,
     moments: Vec<Moments>,
-    /// The image that was held against the archive last.
+    /// The last comparison of an image with the archive.
     proof: Option<Reported>,
-    /// The last restore for trial.
+    /// The last trial restore.
     drill: Option<Reported>,
 }
 
-/// Epochs with their moments alike.
+/// Epochs whose moments have the same distance.
 #[derive(Serialize)]
 struct Moments {
     from_epoch: u64,
     to_epoch: u64,
     from_us: u64,
     to_us: u64,
-    /// How far they are apart, microseconds; 0: each epoch is one.
+    /// The distance of the moments, microseconds. 0: each epoch is one.
     grain_us: u64,
 }
 
-/// What a report says.
+/// The content of a report.
 #[derive(Serialize)]
 struct Reported {
-    /// `holds`, `fails`, or `begun` if there was nothing to compare with.
+    /// `holds`, `fails`, or `begun` if nothing could be compared.
     result: &'static str,
     epoch: u64,
     checkpoint: u64,
@@ -230,7 +233,7 @@ fn status(args: &Status) -> Result<()> {
     output::text(&output::shown(&text))
 }
 
-/// Returns what an archive holds by a manifest.
+/// Returns the content of an archive according to a manifest.
 fn held_in(store: &Store, manifest: &Manifest) -> Result<Held> {
     let bytes = |runs: bool| -> u64 {
         let objects = manifest.objects.iter();
@@ -258,7 +261,8 @@ fn held_in(store: &Store, manifest: &Manifest) -> Result<Held> {
     })
 }
 
-/// Returns the text for people of what an archive `has_all` epochs of, or only those behind a backup.
+/// Returns a text for people on the content of an archive. `has_all`: it has all epochs. Otherwise it has only those
+/// behind a backup.
 fn status_text(held: &Held, has_all: bool) -> String {
     let has_backups = !held.backups.is_empty();
     debug_assert!(held.runs > 0 || held.run_bytes == 0, "no run has no bytes");
@@ -308,7 +312,7 @@ fn status_text(held: &Held, has_all: bool) -> String {
     text
 }
 
-/// The newest report of a kind.
+/// Returns the newest report of a kind.
 fn reported(store: &Store, kind: ReportKind) -> Result<Option<Reported>> {
     let report = newest_report(store.disk().as_ref(), store.uuid(), kind)?;
     let now_us = SystemClock::new().wall_us();

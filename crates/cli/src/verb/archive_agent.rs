@@ -24,21 +24,22 @@ use crate::exit::Usage;
 use crate::output;
 use crate::setting_args::LogArgs;
 
-/// How often an agent with nothing to do looks for new runs.
+/// The interval at which an idle agent looks for new runs.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// The pause after a failure; each one after it doubles it.
+/// The pause after a failure. Each further failure doubles it.
 const PAUSE: Duration = Duration::from_millis(100);
 /// The longest pause.
 const PAUSE_MAX: Duration = Duration::from_secs(60);
 
-/// Which moments the archive keeps.
+/// The moments that the archive keeps.
 #[derive(Debug, Clone, clap::Args)]
 struct Promised {
-    /// Moments older than this may go, as `30d`, with the runs and backups that only they need [default: none goes].
+    /// The age from which on moments may be removed, such as `30d`, with the runs and backups that only they need
+    /// [default: none is removed].
     #[arg(long, value_name = "AGE")]
     keep: Option<String>,
-    /// Which moments stay until then, by age: `all 1h, 1s 1d, 1min` is each one for an hour, one a second for a day, and one a minute
-    /// beyond [default: each].
+    /// The moments that stay until then, by age. `all 1h, 1s 1d, 1min` means each one for an hour, one a second for a
+    /// day, and one a minute beyond [default: each].
     #[arg(long, value_name = "GRAINS", default_value = "")]
     moments: String,
 }
@@ -51,8 +52,8 @@ impl Promised {
 
 /// Merge the runs of an archive, and end.
 ///
-/// Runs that are neighbours become one, ten of a size at a time, until no ten are left. A restore reads fewer files then. The
-/// database may be running if it leaves merging to others (`archive-merge no`); its log and its data are not touched.
+/// Neighbouring runs become one, ten of a size at a time, until no ten are left. A restore then reads fewer files. The
+/// database may be running if its setting `archive-merge` is `no`. Its log and its data are not changed.
 #[derive(Debug, Parser)]
 #[command(after_help = "Example:\n  perdura archive merge --archive /backup/perdura --all")]
 pub struct Merge {
@@ -60,7 +61,7 @@ pub struct Merge {
     which: Which,
     #[command(flatten)]
     promised: Promised,
-    /// Make of all runs as few as there can be, of 16 GiB at most.
+    /// Merge all runs into as few as possible, of 16 GiB at most.
     #[arg(long)]
     all: bool,
     /// Print one JSON object.
@@ -68,9 +69,9 @@ pub struct Merge {
     json: bool,
 }
 
-/// Remove the backups and runs of an archive that no moment needs which is to be kept, and end.
+/// Remove the backups and runs of an archive that no kept moment needs, and end.
 ///
-/// A backup that serves the oldest moment stays, and the newest one that is whole stays in any case.
+/// A backup that serves the oldest moment stays. The newest intact backup always stays.
 #[derive(Debug, Parser)]
 #[command(after_help = "Example:\n  perdura archive prune --archive /backup/perdura --keep 30d")]
 pub struct Prune {
@@ -85,10 +86,10 @@ pub struct Prune {
 
 /// Work on an archive in the background, until this process is ended.
 ///
-/// Merges the runs that the database adds, and removes what no moment needs which is to be kept, so that the database need not do it:
-/// its setting `archive-merge` is `no` then. The agent needs the archive's directory alone. There is one agent of an archive. It
-/// can be ended at any moment: what it was at is begun again. When the disk fails it says so and tries again. What it does is in its
-/// log, on stderr.
+/// Merges the runs that the database adds, and removes everything that no kept moment needs. The database then need not
+/// do it: set its `archive-merge` to `no`. The agent needs only the archive's directory. An archive has one agent. It
+/// can be ended at any moment, and repeats unfinished work. When the disk fails, it reports that and tries again. Its
+/// log is on stderr.
 #[derive(Debug, Parser)]
 #[command(after_help = "Examples:\n  \
     perdura archive agent --archive /backup/perdura\n  \
@@ -98,7 +99,7 @@ pub struct Run {
     which: Which,
     #[command(flatten)]
     promised: Promised,
-    /// Make a virtual backup so often, if something was archived meanwhile [default: none].
+    /// Make a virtual backup at this interval, if something was archived since the last one [default: none].
     #[arg(long, value_name = "AGE")]
     virtual_every: Option<String>,
     #[command(flatten)]
@@ -122,7 +123,7 @@ fn now_us() -> u64 {
     SystemClock::new().wall_us()
 }
 
-/// Says of an error whose work is in the way.
+/// Returns an error with the name of the process whose work is in the way.
 fn explained(error: Error, which: &Which) -> anyhow::Error {
     let shown = which.archive.display();
     let context = match &error {
@@ -209,17 +210,17 @@ pub fn prune(args: &Prune) -> Result<()> {
     output::text(&format!("removed   {backups} backups, {runs} runs\n"))
 }
 
-/// Virtual backups, one every so often.
+/// Virtual backups at an interval.
 struct Virtual {
     every: Option<Duration>,
     next: Instant,
     running: Option<VirtualBackup>,
-    /// The last epoch of the one before.
+    /// The last epoch of the backup before.
     last: Option<Epoch>,
 }
 
 impl Virtual {
-    /// Takes a step. Whether there is more to do now.
+    /// Takes a step. Returns whether there is more to do now.
     fn step(&mut self, store: Option<&Arc<Store>>) -> Result<bool, Error> {
         if let Some(mut running) = self.running.take() {
             match running.step()? {
@@ -251,7 +252,7 @@ impl Virtual {
         let progress = Arc::new(RestoreProgress::default());
         match VirtualBackup::begin(store, None, progress, passed_over) {
             Ok(begun) => self.running = Some(begun),
-            // The database makes a backup just now.
+            // The database is making a backup.
             Err(Error::Locked { .. }) => return Ok(false),
             Err(error) => return Err(error),
         }

@@ -31,10 +31,10 @@ pub enum Action {
 
 /// Make a backup of a running database, or of a stopped one.
 ///
-/// With `--server` a running server, which has the setting `archive`, makes it while its clients go on. Else it opens the
-/// stopped database, takes a checkpoint, copies its image to the archive, and archives the log up to its end: from then on
-/// `perdura restore` makes the database anew of the archive alone. The first backup makes the archive; a server with the
-/// setting `archive` goes on with it, and the log is kept until the archive has it.
+/// With `--server` a running server, which has the setting `archive`, makes the backup while its clients continue.
+/// Otherwise the verb opens the stopped database, takes a checkpoint, copies its image to the archive, and archives the
+/// log up to its end. From then on `perdura restore` makes the database anew from the archive alone. The first backup
+/// makes the archive. A server with the setting `archive` continues it, and keeps its log until the archive has it.
 #[derive(Debug, Parser)]
 #[command(
     after_help = "Examples:\n  perdura backup create --server localhost:6379\n  \
@@ -54,11 +54,12 @@ pub struct Create {
     json: bool,
 }
 
-/// Make a backup of an older one and the log in the archive, without the database.
+/// Make a backup from an older one and the log in the archive, without the database.
 ///
-/// The state of one commit epoch is made of the nearest backup and the runs, page by page, as a restore makes it, and put into
-/// the archive as a backup. The database is not read: it may be running, or on another machine. Later restores begin with it and need the
-/// log behind it alone. Refused for a database with key-addressed tables, whose log is not in the archive.
+/// Makes the state of one commit epoch from the nearest backup and the runs, page by page, like a restore, and puts it
+/// into the archive as a backup. The database is not read: it may be running, or on another machine. Later restores
+/// begin with this backup and need only the log behind it. Refused for a database with key-addressed tables, whose log
+/// is not in the archive.
 #[derive(Debug, Parser)]
 #[command(after_help = "Examples:\n  \
     perdura backup virtual --archive /backup/perdura\n  \
@@ -67,7 +68,7 @@ pub struct Create {
 pub struct Virtual {
     #[command(flatten)]
     which: Which,
-    /// The state to back up: a commit epoch, a time, or how long before the archive's end [default: its end].
+    /// The state to back up: a commit epoch, a time, or an age before the archive's end [default: its end].
     #[arg(long, value_name = "MOMENT")]
     at: Option<At>,
     /// Print one JSON object.
@@ -77,12 +78,12 @@ pub struct Virtual {
 
 /// List the backups of an archive.
 ///
-/// A *sweep* is the copy of an image, which began with one epoch and ended with another; with the log in between it serves every
-/// moment from before its begin. A *cut* is the state of one epoch, and serves that one without the log.
+/// A *sweep* is the copy of an image, which began with one epoch and ended with another. With the log in between it
+/// serves every moment from before its begin. A *cut* is the state of one epoch, and serves that one without the log.
 #[derive(Debug, Parser)]
 #[command(after_help = "Example:\n  perdura backup list --archive /backup/perdura")]
 pub struct List {
-    /// A running server, which lists what its archive has: `redis://[USER][:PASSWORD@]HOST[:PORT]`.
+    /// A running server, which lists the backups of its archive: `redis://[USER][:PASSWORD@]HOST[:PORT]`.
     #[arg(long, value_name = "ADDR", conflicts_with_all = ["archive", "uuid"])]
     server: Option<Address>,
     #[command(flatten)]
@@ -215,12 +216,12 @@ struct Listed {
     checkpoint: u64,
     bytes: u64,
     age_seconds: u64,
-    /// The epochs that a restore from it reaches with the runs that are there; none if they do not even complete it.
+    /// The first epoch that a restore from it reaches with the existing runs. `None`: they do not even complete it.
     from_epoch: Option<u64>,
     to_epoch: Option<u64>,
-    /// How many of these can be restored: merging may have given some up.
+    /// The number of these epochs that can be restored. Merging may have removed some.
     moments: u64,
-    /// What is damaged.
+    /// The damage. `None`: the backup is intact.
     problem: Option<String>,
 }
 

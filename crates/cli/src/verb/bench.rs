@@ -41,8 +41,8 @@ enum Durability {
 
 /// SET and GET of random keys with values that do not compress.
 ///
-/// Against a server (ours or any other that speaks the Redis protocol) or, with --data, the engine
-/// inside this process.
+/// Measures a server (Perdura or any other that speaks the Redis protocol) or, with --data, the engine inside this
+/// process.
 #[derive(Debug, Parser)]
 #[command(after_help = "Examples:\n  \
     perdura bench kv --server 127.0.0.1:6379 --clients 50 --pipeline 16 --seconds 5\n  \
@@ -62,16 +62,16 @@ pub struct KvArgs {
     /// Connections, or threads with --data.
     #[arg(long, value_name = "C", default_value_t = 50)]
     clients: usize,
-    /// Requests sent before their replies are awaited.
+    /// Number of requests sent before their replies are awaited.
     #[arg(long, value_name = "P", default_value_t = 1)]
     pipeline: usize,
     /// Threads of the client.
     #[arg(long, value_name = "N", default_value_t = 1)]
     client_threads: usize,
-    /// How long to measure; 0 measures nothing.
+    /// The time to measure. 0 measures nothing.
     #[arg(long, value_name = "S", default_value = "5", value_parser = units::duration)]
     seconds: Duration,
-    /// Stop after so many requests.
+    /// Stop after this number of requests.
     #[arg(long, value_name = "N")]
     txns: Option<u64>,
     /// Distinct keys.
@@ -86,17 +86,17 @@ pub struct KvArgs {
     /// Seed of keys and values.
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
-    /// When a write counts as done; mem needs a Perdura server.
+    /// The point at which a write counts as done. mem needs a Perdura server.
     #[arg(long, value_enum, default_value = "disk")]
     durability: Durability,
-    /// First set so many distinct keys to values that follow from key and seed.
+    /// First set this number of distinct keys to values that follow from key and seed.
     #[arg(long, value_name = "N", default_value_t = 0)]
     fill: u64,
-    /// At the end read so many of the filled keys and compare their values. Without --fill, all
-    /// keys must have been filled with this seed before.
+    /// At the end read this number of the filled keys and compare their values. Without --fill, all keys must have been
+    /// filled with this seed before.
     #[arg(long, value_name = "N", default_value_t = 0)]
     check: u64,
-    /// With --check and no --fill: how many keys were filled [default: all].
+    /// With --check and no --fill: the number of keys that were filled [default: all].
     #[arg(long, value_name = "N")]
     filled: Option<u64>,
     /// Print one JSON object.
@@ -168,7 +168,7 @@ fn run_kv(args: &KvArgs) -> Result<()> {
     output::text(&kv_text(&report))
 }
 
-/// A report for people.
+/// Returns a report for people.
 fn kv_text(report: &kv::KvReport) -> String {
     let shown = |figure: Option<u64>| figure.map_or("-".into(), |figure| figure.to_string());
     let mut text = format!("target    {}\n", report.target);

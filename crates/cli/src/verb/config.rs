@@ -10,7 +10,7 @@ use super::{database, serve};
 use crate::exit::Usage;
 use crate::output;
 
-/// Show, check or make settings.
+/// Show, check or create settings.
 ///
 /// Takes the flags of `perdura serve`, and reads the same variables and the same file.
 #[derive(Debug, Parser)]
@@ -23,10 +23,10 @@ use crate::output;
 )]
 #[command(group = clap::ArgGroup::new("what").required(true))]
 pub struct Args {
-    /// Print every setting with its value and where it came from; passwords are masked.
+    /// Print every setting with its value and its origin. Passwords are masked.
     #[arg(long, group = "what")]
     print_effective: bool,
-    /// Read a file and say what is wrong with it.
+    /// Read a file and report its faults.
     #[arg(long, value_name = "FILE", group = "what")]
     check: Option<PathBuf>,
     /// Print a file with all settings, commented out.

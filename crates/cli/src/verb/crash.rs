@@ -13,39 +13,40 @@ use perdura_sim::{CrashOptions, CrashReport, Mode, run as simulate};
 use crate::exit::{Usage, Violated};
 use crate::output;
 
-/// Crash the engine on simulated disks, again and again, and check what comes back.
+/// Crash the engine on simulated disks repeatedly, and check what it recovers.
 ///
-/// Each run is a seeded history of transactions, checkpoints, disk faults and crashes of the same
-/// code that serves, compared after every restart with an independent model. A violation prints
-/// the command that does it again. Exit code 1 if there is one.
+/// Each run is a seeded history of transactions, checkpoints, disk faults and crashes of the code that also serves. It
+/// is compared after every restart with an independent model. A violation prints the command that repeats it. Exit code
+/// 1 if there is one.
 #[derive(Debug, Parser)]
 #[command(after_help = "Examples:\n  \
     perdura crash --seed 1 --runs 20000\n  \
     perdura crash --mode steal --seed 7 --runs 1\n  \
     perdura crash --minutes 60 --progress-file crash.json --json")]
 pub struct Args {
-    /// What runs: the product (executor), the paper's setting of interleaved transactions (steal), both
-    /// in turn, the product's typed tables and procedures (tables), the same with a tree beside them (mixed),
-    /// these four in turn (all), the product with its archive: merging, backups, lost disks and restores (archive), interleaved transactions over rows of a tree (tree), or the product whose newest log
-    /// lies in the memory of nodes (mirror).
+    /// The mode of the runs. executor: the product. steal: the paper's setting of interleaved transactions. both:
+    /// executor and steal in turn. tables: the product's typed tables and procedures. mixed: tables with a tree beside
+    /// them. all: executor, steal, tables and mixed in turn. archive: the product with its archive, that is merging,
+    /// backups, lost disks and restores. tree: interleaved transactions over rows of a tree. mirror: the product whose
+    /// newest log is in the memory of nodes.
     #[arg(long, value_name = "MODE", value_parser = parse_mode, default_value = "both")]
     mode: Mode,
-    /// The first run's seed; each further run has the next one.
+    /// The first run's seed. Each further run has the next one.
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
-    /// How many runs [default: 1000, or without end if --minutes is given].
+    /// The number of runs [default: 1000, or without end if --minutes is given].
     #[arg(long, value_name = "N")]
     runs: Option<u64>,
-    /// End after so many minutes.
+    /// End after this number of minutes.
     #[arg(long, value_name = "M")]
     minutes: Option<u64>,
-    /// Log streams; drawn for each run if not given.
+    /// Number of log streams. Without it, it is drawn for each run.
     #[arg(long, value_name = "N")]
     streams: Option<u8>,
-    /// Threads, each with runs of its own.
+    /// Number of threads, each with its own runs.
     #[arg(long, value_name = "N", default_value_t = 1)]
     jobs: usize,
-    /// Stop after so many violations.
+    /// Stop after this number of violations.
     #[arg(long, value_name = "N", default_value_t = 10)]
     violations: usize,
     /// Keep the report so far in this file, as JSON.
@@ -63,8 +64,8 @@ fn parse_mode(name: &str) -> Result<Mode, String> {
     })
 }
 
-/// Runs that a thread takes at once. The traces of parts are added, which has no order, so that
-/// the sum does not depend on the number of threads.
+/// The number of runs that a thread takes at once. The traces of parts are added, which has no order, so that the sum
+/// does not depend on the number of threads.
 const PART_RUNS: u64 = 500;
 
 pub fn run(args: &Args) -> Result<()> {
@@ -156,7 +157,7 @@ fn add(total: &mut CrashReport, part: CrashReport, elapsed: Duration) {
     total.runs_per_second = runs / total.seconds.max(1e-9);
 }
 
-/// Replaces the progress file as a whole, so that a reader never sees half of it.
+/// Replaces the progress file as a whole, so that a reader never sees a part of it.
 fn save(args: &Args, report: &CrashReport) -> Result<()> {
     let Some(path) = &args.progress_file else {
         return Ok(());

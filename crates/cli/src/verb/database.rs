@@ -12,12 +12,13 @@ use crate::setting_args::Given;
 pub use crate::setting_args::{DatabaseArgs, ReaderArgs};
 
 impl DatabaseArgs {
-    /// The engine's options of a database in `data`.
+    /// Returns the engine's options of a database in `data`.
     pub fn options(&self, data: PathBuf) -> Result<perdura::Options> {
         options_of(&self.0, data)
     }
 
-    /// The same; a new database has so many partitions unless it is told another number.
+    /// Returns the engine's options of a database in `data`. A new database has `partitions` partitions unless the
+    /// setting is given.
     pub fn options_with_partitions(
         &self,
         data: PathBuf,
@@ -34,7 +35,7 @@ impl DatabaseArgs {
 }
 
 impl ReaderArgs {
-    /// The engine's options of a database in `data`.
+    /// Returns the engine's options of a database in `data`.
     pub fn options(&self, data: PathBuf) -> Result<perdura::Options> {
         options_of(&self.0, data)
     }
@@ -47,8 +48,8 @@ fn options_of(given: &Given, data: PathBuf) -> Result<perdura::Options> {
     engine_options(&settings)
 }
 
-/// The engine's options, checked. What was fixed when the database was made is taken from its
-/// anchor; a wish for something else is refused rather than ignored.
+/// Returns the engine's options, checked. A value that was fixed when the database was made comes from its anchor. A
+/// different setting is refused rather than ignored.
 pub fn engine_options(settings: &Settings) -> Result<perdura::Options> {
     let mut options = settings.database.clone();
     if let Some(anchor) = look(&options.paths())? {

@@ -11,9 +11,9 @@ use crate::output;
 
 /// Print the logical digest of a stopped database.
 ///
-/// A sum, without order, over table, key, type, expiry and content of every key: equal data gives an
-/// equal digest, whatever its history and however it was recovered. Of a database with a
-/// tree, over table, key and value of every row. Changes nothing.
+/// A sum, without order, over table, key, type, expiry and content of every key. Equal data gives an equal digest,
+/// regardless of its history and of the way it was recovered. Of a database with a tree, the sum is over table, key and
+/// value of every row. Changes nothing.
 #[derive(Debug, Parser)]
 #[command(after_help = "Example:\n  perdura digest --data perdura-data")]
 pub struct Args {

@@ -20,8 +20,8 @@ use perdura_rdb::Value;
 
 /// Write all keys to stdout, as the commands that make them.
 ///
-/// `redis-cli --pipe` loads them into any Redis. Keys are read by SCAN, from a running server or from
-/// a stopped database, which is started for that time: no snapshot, so stop the writers first.
+/// `redis-cli --pipe` loads them into any Redis. Keys are read by SCAN, from a running server or from a stopped
+/// database, which is started for that time. This is no snapshot, so stop the writers first.
 #[derive(Debug, Parser)]
 #[command(after_help = "Examples:\n  \
     perdura export --data perdura-data > commands.resp\n  \
@@ -33,13 +33,13 @@ pub struct Args {
     /// A running server: `redis://[USER][:PASSWORD@]HOST[:PORT]`.
     #[arg(long, value_name = "URL")]
     from: Option<Address>,
-    /// Only this database, as itself or as another number; may be repeated.
+    /// Take only this database, as itself or as another number. May be repeated.
     #[arg(long, value_name = "N[:M]", value_parser = database_pair)]
     db: Vec<(u64, u64)>,
     /// Begin each key with a DEL, for a target that is not empty.
     #[arg(long)]
     replace: bool,
-    /// What to write.
+    /// The format of the output.
     #[arg(long, value_enum, default_value = "resp")]
     format: Format,
     #[command(flatten)]
@@ -104,7 +104,7 @@ fn export(mut source: Connection, args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// Commands as a sink.
+/// A sink that writes commands.
 struct Commands<W: Write> {
     out: BufWriter<W>,
     request: Vec<u8>,

@@ -16,12 +16,11 @@ use crate::transfer::report::{ByType, Read, Report, Written};
 use crate::transfer::target::{Present, Target};
 use crate::transfer::{Databases, UNFINISHED, database_pair, dump_file, scan};
 
-/// Take over the data of a Redis: from a dump file, or from a running server.
+/// Import the data of a Redis, from a dump file or from a running server.
 ///
-/// Keys of all types with their deadlines, and libraries of functions, into a stopped database or a
-/// running server. Modules' values are left behind and named. From a running server keys are read by
-/// SCAN, which any server allows, but which is no snapshot: stop the writers first, or import a dump
-/// file (`redis-cli --rdb FILE` writes one).
+/// Imports keys of all types with their deadlines, and libraries of functions, into a stopped database or a running
+/// server. Modules' values are left out and named. From a running server keys are read by SCAN, which any server
+/// allows, but which is no snapshot. Stop the writers first, or import a dump file (`redis-cli --rdb FILE` writes one).
 #[derive(Debug, Parser)]
 #[command(
     args_conflicts_with_subcommands = true,
@@ -48,7 +47,7 @@ pub struct Args {
 enum Source {
     /// A dump file of Redis, versions 1 to 12 (Redis 7.4 and older).
     Rdb {
-        /// The file; - is stdin.
+        /// The file. - is stdin.
         file: PathBuf,
         #[command(flatten)]
         into: Into,
@@ -57,19 +56,19 @@ enum Source {
 
 #[derive(Debug, ClapArgs)]
 struct Into {
-    /// The directory of a stopped database, made if there is none.
+    /// The directory of a stopped database. It is created if it does not exist.
     #[arg(long, value_name = "DIR", conflicts_with = "to")]
     data: Option<PathBuf>,
-    /// A running server, ours or any other that speaks the Redis protocol.
+    /// A running server: Perdura or any other that speaks the Redis protocol.
     #[arg(long, value_name = "URL")]
     to: Option<Address>,
-    /// Overwrite keys that are there already.
+    /// Overwrite keys that exist already.
     #[arg(long, conflicts_with = "keep")]
     replace: bool,
-    /// Leave keys that are there already as they are.
+    /// Leave keys that exist already unchanged.
     #[arg(long)]
     keep: bool,
-    /// Take only this database, to its own number or to another; may be repeated.
+    /// Take only this database, to its own number or to another. May be repeated.
     #[arg(long, value_name = "N[:M]", value_parser = database_pair)]
     db: Vec<(u64, u64)>,
     /// Print one JSON object.
@@ -166,7 +165,7 @@ fn import(
     let (written, sent) = target.finish();
     let written_keys: u64 = written.keys.values().sum();
     debug_assert!(written_keys <= read.total(), "what is written was read");
-    // What the target says is the reason for what the source could not hand on.
+    // The target's message is the reason why the source could not pass something on.
     if let Err(error) = sent.and(moved) {
         return Err(error.context(stopped_after(&written, &read)));
     }
@@ -197,7 +196,7 @@ fn keys_at(connection: &mut Connection) -> Result<u64> {
     Ok(all.iter().map(|(_, keys)| keys).sum())
 }
 
-/// The target's keys by type.
+/// Returns the target's keys by type.
 fn count(target: &Address) -> Result<ByType> {
     let mut connection = Connection::open(target)?;
     let all = scan::keyspace(&mut connection)?;
@@ -205,7 +204,7 @@ fn count(target: &Address) -> Result<ByType> {
     scan::count(&mut connection, &dbs)
 }
 
-/// What there is after an import that failed.
+/// Returns a text on the state after an import that failed.
 fn stopped_after(written: &Written, read: &Read) -> String {
     let whole: u64 = written.keys.values().sum();
     let mut text = format!(
@@ -220,8 +219,8 @@ fn stopped_after(written: &Written, read: &Read) -> String {
     text
 }
 
-/// What is wrong with the counts: fewer keys may be there if some expired meanwhile, or if the
-/// source named some twice.
+/// Returns the fault of the counts, if any. Fewer keys may be there if some expired since, or if the source named some
+/// twice.
 fn mismatch(written: &Written, counted: &ByType, read: &Read, may_repeat: bool) -> Option<String> {
     let kinds = written.keys.keys().chain(counted.keys());
     for kind in kinds {

@@ -18,20 +18,20 @@ use crate::exit::Usage;
 use crate::output;
 use crate::setting_args::NodeArgs;
 
-/// The most rings: a reply names all of a database.
+/// The most rings. A reply names all rings of a database.
 const RINGS_MAX: usize = 4096;
-/// How long a thread of a node that spins looks for the next frame.
+/// The time for which a thread of a node that spins looks for the next frame.
 const SPIN: Duration = Duration::from_micros(200);
-/// More than the longest key.
+/// A number of bytes above that of the longest key.
 const KEY_FILE_BYTES_MAX: usize = 64 * 1024;
 
-/// Keep the newest bytes of databases' logs in this machine's memory: a node of the mirrored log.
+/// Keep the newest bytes of databases' logs in this machine's memory, as a node of the mirrored log.
 ///
-/// A database that is served with nodes sends them its log. A commit then waits for two memories instead of a disk, and the
-/// log follows on the disk a little later. What a node holds is gone when it ends; nothing is lost by that while another
-/// node or the database lives. Run each node of a pair on a machine, and on a power supply, of its own.
+/// A database that is served with nodes sends them its log. A commit then waits for two memories instead of a disk, and
+/// the log follows on the disk a little later. A node's memory is lost when it ends. Nothing is lost by that while
+/// another node or the database lives. Run each node of a pair on a separate machine with a separate power supply.
 ///
-/// Ends on SIGTERM and SIGINT. SIGHUP has certificates read anew.
+/// Ends on SIGTERM and SIGINT. SIGHUP makes it read certificates again.
 #[derive(Debug, Parser)]
 #[command(
     args_override_self = true,
@@ -47,31 +47,32 @@ const KEY_FILE_BYTES_MAX: usize = 64 * 1024;
 )]
 #[group(skip)]
 pub struct Args {
-    /// An address to listen on; port 0 picks a free one [default: 127.0.0.1:7379, or none if there is `tls-listen`].
+    /// An address to listen on. Port 0 picks a free one [default: 127.0.0.1:7379, or none if `tls-listen` is set].
     #[arg(long, value_name = "IP:PORT")]
     listen: Vec<SocketAddr>,
-    /// Bytes of a ring, which holds what one stream of one database has not on its disk.
+    /// Bytes of a ring, which holds the part of one stream of one database that is not on its disk yet.
     #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = units::bytes)]
     ring: u64,
-    /// The most rings, of all databases; their memory is taken when they are opened.
+    /// The most rings, of all databases. Their memory is allocated when they are opened.
     #[arg(long, value_name = "N", default_value_t = 64)]
     rings_max: usize,
     /// A file with the key that clients must have.
     #[arg(long, value_name = "FILE")]
     key_file: Option<PathBuf>,
-    /// Look for the next block for a while before sleeping: less delay for a processor core's time.
+    /// Look for the next block for a while before sleeping. This reduces the delay and costs time of a processor core.
     #[arg(long)]
     spin: bool,
-    /// Take blocks by messages alone: writers on this machine, too, may not map their rings.
+    /// Take blocks by messages alone. Writers on this machine may not map their rings either.
     #[arg(long)]
     no_share: bool,
-    /// Copy the rings to this directory as well, behind the replies, at least every 50 ms.
+    /// Also copy the rings to this directory, behind the replies, at least every 50 ms.
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
-    /// The other node of the pair: refuse one that would be no mirror with this one, and say when it is lost and back.
+    /// The other node of the pair. Refuse a peer that would be no mirror with this node, and report when it is lost and
+    /// back.
     #[arg(long, value_name = "HOST:PORT")]
     peer: Option<String>,
-    /// The peer may be on this machine, although both then fail together.
+    /// Allow the peer on this machine, although both then fail together.
     #[arg(long, requires = "peer")]
     one_machine: bool,
     #[command(flatten)]
@@ -114,7 +115,7 @@ impl Args {
             return Err(Usage(readable(*address, "the database's changes")).into());
         }
         let peer = self.peer.as_ref().map(|address| {
-            // The pair is set up alike: to a node with TLS alone, TLS is spoken.
+            // Both nodes of the pair have the same setup. A node with TLS alone speaks TLS to its peer.
             let net = TcpNet::new(std::slice::from_ref(address), None)?;
             let files = server.tls_files();
             let load = move || {
@@ -157,7 +158,7 @@ impl Args {
     }
 }
 
-/// The key in a file, or none.
+/// Returns the key in a file, or no key without a file.
 pub fn key(path: Option<&Path>) -> Result<Key> {
     let Some(path) = path else {
         return Ok(Key::none());

@@ -13,7 +13,7 @@ use crate::output;
     perdura man /usr/share/man/man1\n  \
     perdura man . && man ./perdura-serve.1")]
 pub struct Args {
-    /// The directory; made if it is not there.
+    /// The directory. It is created if it does not exist.
     #[arg(value_name = "DIR")]
     dir: PathBuf,
 }

@@ -3,16 +3,16 @@
 use perdura_wal::Parent;
 use serde::Serialize;
 
-/// The database that one was restored from.
+/// The database that this one was restored from.
 #[derive(Serialize)]
 pub struct ShownParent {
     uuid: String,
-    /// The last epoch that the restored database has of it.
+    /// The last epoch of it that the restored database has.
     epoch: u64,
 }
 
 impl ShownParent {
-    /// A parent in words.
+    /// Returns a parent in words.
     pub fn of(parent: &Parent) -> ShownParent {
         ShownParent {
             uuid: parent.uuid.to_string(),
@@ -20,7 +20,7 @@ impl ShownParent {
         }
     }
 
-    /// A clause about it.
+    /// Returns a clause about it.
     pub fn text(&self) -> String {
         format!("database {}, up to epoch {}", self.uuid, self.epoch)
     }

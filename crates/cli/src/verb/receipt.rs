@@ -15,17 +15,18 @@ use crate::offline::{Directories, Offline};
 use crate::output;
 use crate::read_disk::ReadDisk;
 
-/// Work on receipts of writes, which CLIENT RECEIPT gives.
+/// Work on receipts of writes, which CLIENT RECEIPT returns.
 #[derive(Debug, Subcommand)]
 pub enum Action {
     Check(Check),
 }
 
-/// Say of receipts whether a data directory has what they name.
+/// Check whether a data directory has the writes that receipts name.
 ///
-/// Reads the anchor, and the end of the log if the newest life of a stopped database decides; changes nothing. Each receipt is kept,
-/// lost, of another database, or undecided: the database is running, or nothing says any more where the life of a receipt for `mem`
-/// ended. Exit code 0 if all are kept, 3 if any is lost, else 1.
+/// Reads the anchor, and the end of the log if the newest life of a stopped database decides. Changes nothing. Each
+/// receipt is kept, lost, of another database, or undecided. It is undecided if the database is running, or if no
+/// record is left of where the life of a receipt for `mem` ended. Exit code 0 if all are kept, 3 if any is lost, else
+/// 1.
 #[derive(Debug, Parser)]
 #[command(after_help = "Examples:\n  \
     perdura receipt check --data perdura-data 0f3ac81e-4-99213-disk\n  \
@@ -33,7 +34,7 @@ pub enum Action {
 pub struct Check {
     #[command(flatten)]
     directories: Directories,
-    /// Receipts; `-` reads them from stdin, one on each line.
+    /// Receipts. `-` reads them from stdin, one on each line.
     #[arg(required = true, value_name = "RECEIPT")]
     receipts: Vec<String>,
     /// Print one JSON object.
@@ -46,7 +47,7 @@ struct Checked {
     uuid: String,
     /// The newest life of the database.
     incarnation: u32,
-    /// The epoch up to which that life is kept; `null` if that is not decided.
+    /// The epoch up to which that life is kept. `null`: undecided.
     durable_epoch: Option<u64>,
     kept: usize,
     lost: usize,
@@ -119,7 +120,7 @@ fn shown(receipt: &Receipt, judged: &Judged) -> Shown {
     }
 }
 
-/// The receipts of the command line, and those of stdin in the place of `-`.
+/// Returns the receipts of the command line, with those of stdin in the place of `-`.
 fn read(words: &[String]) -> Result<Vec<Receipt>> {
     let mut receipts = Vec::new();
     for word in words {
@@ -143,7 +144,7 @@ fn usage(place: &str, error: perdura::NoReceipt) -> Usage {
     Usage(format!("{place}{error}"))
 }
 
-/// The anchor, and how far the newest life is kept.
+/// Returns the anchor, and the epoch up to which the newest life is kept.
 fn look(directories: &Directories) -> Result<(Anchor, Newest)> {
     let offline = match Offline::open(directories) {
         Ok(offline) => offline,

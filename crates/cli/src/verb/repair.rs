@@ -21,16 +21,15 @@ use crate::offline::{Directories, Offline, threads_or_cores};
 use crate::output;
 use crate::programs::player;
 
-/// Make a new database of what is whole in a damaged one.
+/// Make a new database of the intact part of a damaged one.
 ///
-/// Opens the database up to the last epoch that is intact and lists what is missing: which streams
-/// lack which epochs, from when to when, and which pages are in no image. With --accept-loss the rest
-/// is written to --to as a new database, which `serve` opens. A database that is whole needs no
-/// --accept-loss: --to gets all of it. The damaged directory is only read, never changed: keep it until
-/// the new one is known to hold what is needed.
+/// Opens the database up to the last intact epoch and lists what is missing. These are the epochs that each stream
+/// lacks, with their times, and the pages that are in no image. With --accept-loss the rest is written to --to as a new
+/// database, which `serve` opens. An intact database needs no --accept-loss: --to gets all of it. The damaged directory
+/// is only read, never changed. Keep it until the new one is known to hold what is needed.
 ///
-/// Exit code 0 if the database opens as it is, or the new one was made; 3 if something is missing and
-/// was not accepted, or nothing can be saved.
+/// Exit code 0 if the database opens as it is, or the new one was made. Exit code 3 if something is missing and was not
+/// accepted, or nothing can be saved.
 #[derive(Debug, Parser)]
 #[command(after_help = "Examples:\n  \
     perdura repair --data perdura-data\n  \
@@ -39,7 +38,7 @@ use crate::programs::player;
 pub struct Args {
     #[command(flatten)]
     directories: Directories,
-    /// The directory of the new database, with its log; it must be empty or not be there.
+    /// The directory of the new database, with its log. It must be empty or missing.
     #[arg(long, value_name = "NEW")]
     to: Option<PathBuf>,
     /// Write the new database although something is missing.
@@ -73,7 +72,7 @@ pub fn run(args: &Args) -> Result<()> {
             let mut text =
                 "whole     the database opens as it is; there is nothing to repair\n".to_owned();
             if let Some(to) = &args.to {
-                // A script that asked for a new database goes on with it.
+                // A script that asked for a new database continues with it.
                 let unused = offline.restart_options(&methods, &schedule);
                 let copied = whole(&unused).with_context(dir)?;
                 make(&unused, copied, to).with_context(|| to.display().to_string())?;
@@ -154,7 +153,7 @@ fn make(from: &RestartOptions, salvaged: Salvaged, to: &Path) -> Result<()> {
     Ok(mark_finished(disk.as_ref())?)
 }
 
-/// Refuses a directory for a new database that holds something.
+/// Refuses a directory for a new database that is not empty.
 pub fn must_be_empty(to: &Path) -> Result<()> {
     let found = std::fs::read_dir(to).map_or(0, Iterator::count);
     if found > 0 {
@@ -166,7 +165,7 @@ pub fn must_be_empty(to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// An identity that no other database has: the time under two keys that the standard library draws.
+/// Returns an identity that no other database has: the time under two keys that the standard library draws.
 pub fn new_uuid(clock: &dyn Clock) -> Uuid {
     let mut uuid = [0; 16];
     for half in uuid.chunks_exact_mut(8) {

@@ -13,20 +13,20 @@ use crate::output;
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum ScaleArg {
-    /// A fifth of the paper's sizes: each figure in a minute or two.
+    /// A fifth of the paper's sizes. Each figure takes a minute or two.
     Small,
-    /// The paper's sizes: minutes each, and some 6 GiB of memory; 10 for paper 001.
+    /// The paper's sizes. Each figure takes minutes and some 6 GiB of memory, or 10 GiB for paper 001.
     Full,
-    /// Only to try the machinery; the claims mean nothing.
+    /// Sizes that only try the machinery. The claims mean nothing.
     #[value(hide = true)]
     Tiny,
 }
 
 /// Make a paper's figure here, on modelled disks, and check its claims.
 ///
-/// Writes NAME.csv, NAME.json and NAME.svg, and prints for each claim what the paper says, what
-/// came out, and whether it holds. Everything runs in memory; the figures depend on the CPU, so
-/// leave the machine idle. Exit code 1 if a claim does not hold.
+/// Writes NAME.csv, NAME.json and NAME.svg. Prints for each claim the paper's value, the measured value, and whether
+/// the claim holds. Everything runs in memory. The figures depend on the CPU, so leave the machine idle. Exit code 1 if
+/// a claim does not hold.
 #[derive(Debug, Parser)]
 #[command(after_help = "Examples:\n  \
     perdura reproduce 000-fig6\n  \
@@ -38,7 +38,7 @@ pub struct Args {
     /// The figure, or all of a paper: 000-all, 001-all, 002-all, 003-all, 004-all.
     #[arg(value_name = "FIGURE", value_parser = names())]
     figure: String,
-    /// How large the experiment is.
+    /// The size of the experiment.
     #[arg(long, value_enum, default_value = "small")]
     scale: ScaleArg,
     /// The folder for the files.
@@ -47,8 +47,9 @@ pub struct Args {
     /// Seed of all histories.
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
-    /// For paper 002: make its histories and restarts in a new directory within this one, on the machine's own disk instead of a modelled
-    /// one. With --scale full the paper's own size: some 30 GB. For paper 003: the folder whose disk is measured; without it that of --out.
+    /// For paper 002: make its histories and restarts in a new directory within this one, on the machine's own disk
+    /// instead of a modelled one. With --scale full this has the paper's own size: some 30 GB. For paper 003: the
+    /// folder whose disk is measured. Without it, it is the folder of --out.
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
     /// Print the figures as one JSON array instead of tables.
@@ -56,7 +57,7 @@ pub struct Args {
     json: bool,
 }
 
-/// What stands for every figure of a paper.
+/// The names that mean every figure of a paper.
 const ALL: [&str; 5] = ["000-all", "001-all", "002-all", "003-all", "004-all"];
 
 fn names() -> PossibleValuesParser {
@@ -64,7 +65,7 @@ fn names() -> PossibleValuesParser {
     PossibleValuesParser::new(figures.chain(ALL))
 }
 
-/// Whether a figure was asked for.
+/// Returns whether a figure was asked for.
 fn is_asked(asked: &str, name: &str) -> bool {
     let paper = asked.strip_suffix("all").filter(|_| ALL.contains(&asked));
     asked == name || paper.is_some_and(|paper| name.starts_with(paper))

@@ -20,16 +20,16 @@ use crate::offline::{Directories, Offline, hex, threads_or_cores, with_digest};
 use crate::output;
 use crate::programs::replayed;
 
-/// Restart a stopped database once, report it, and leave.
+/// Restart a stopped database once, report on it, and end.
 ///
-/// With --dry-run nothing is changed: no file is written, made or removed, so that several
-/// restarts of one crash can be compared: by method, by level of parallelism, by threads. Without
-/// it the database is opened and closed cleanly, with a checkpoint. A dry restart of a database with a tree writes the pages
-/// that do not fit into --pool-pages to a scratch file.
+/// With --dry-run nothing is changed: no file is written, made or removed. So several restarts of one crash can be
+/// compared: by method, by level of parallelism, by threads. Without it the database is opened and closed cleanly, with
+/// a checkpoint. A dry restart of a database with a tree writes the pages that do not fit into --pool-pages to a
+/// scratch file.
 ///
-/// Levels: 1 reads and plays image and log one after the other, disks in parallel; 2 plays while
-/// it reads; 3 reads the log while the image is loaded; 4 plays it, too, which only records without
-/// an order among them allow.
+/// Levels: 1 reads and plays image and log one after the other, disks in parallel. 2 plays while it reads. 3 reads the
+/// log while the image is loaded. 4 also plays the log while the image is loaded, which only records without an order
+/// among them allow.
 #[derive(Debug, Parser)]
 #[command(after_help = "Examples:\n  \
     perdura restart --data perdura-data --dry-run\n  \
@@ -40,23 +40,24 @@ use crate::programs::replayed;
 pub struct Args {
     #[command(flatten)]
     directories: Directories,
-    /// The restart method: differential, dl1p, dl2p, pl2p, pl2p-part, value, command, log0, log1, log2, sql1,
-    /// sql2, aries, or auto: the database's own. Value and command play ordered frames after the database's own records; the last six
-    /// restart a tree. A database with several kinds of records takes one for each, with commas between them.
+    /// The restart method: differential, dl1p, dl2p, pl2p, pl2p-part, value, command, log0, log1, log2, sql1, sql2,
+    /// aries, or auto, which means the database's own. Value and command play ordered frames after the database's own
+    /// records. Those from log0 to aries restart a tree. A database with several kinds of records takes one method for
+    /// each, separated by commas.
     #[arg(long, value_name = "METHOD", default_value = "auto")]
     method: String,
-    /// Leave everything as it is.
+    /// Change nothing.
     #[arg(long)]
     dry_run: bool,
     /// The level of parallelism, 1 to 4 [default: the highest that is legal].
     #[arg(long, value_name = "L", value_parser = clap::value_parser!(u8).range(1..=4))]
     level: Option<u8>,
-    /// Threads that play image and log, beside one for each disk that reads; 0: one a core.
+    /// Threads that play image and log, beside one for each disk that reads. 0 means one for each core.
     #[arg(long, value_name = "N", default_value_t = 0)]
     threads: usize,
     #[command(flatten)]
     pool: Pool,
-    /// Where a procedure does something else than it did before the crash, take the new result and go on. Each record
+    /// If a procedure does something else than it did before the crash, take the new result and continue. Each record
     /// that differs is named, on stderr or in the JSON object. A checkpoint ends the restart.
     #[arg(long)]
     accept_divergence: bool,
@@ -66,7 +67,7 @@ pub struct Args {
 }
 
 impl Args {
-    /// What hears of records that differ, if they are accepted.
+    /// Returns the function that receives records that differ. `None`: they are not accepted.
     fn accept(&self) -> Option<AcceptDivergence> {
         let json = self.json;
         self.accept_divergence.then(|| {
@@ -118,10 +119,10 @@ pub fn run(args: &Args) -> Result<()> {
     output::text(&format!("{report}digest    {digest}\n"))
 }
 
-/// What interleaved transactions have outside: the disks, which are opened anew to be written.
+/// Returns the environment of interleaved transactions: the disks, which are opened anew to be written.
 fn to_write(directories: &Directories, offline: Offline) -> Result<(StealEnv, Locks)> {
     let streams = offline.anchor.streams;
-    // Its locks are shared, and stand in the way of the ones that follow.
+    // Its shared locks would prevent the following ones.
     drop(offline);
     let paths = directories.paths();
     let opening = Opening::begin(&paths, &FileDisk::shared)?;
@@ -134,7 +135,7 @@ fn to_write(directories: &Directories, offline: Offline) -> Result<(StealEnv, Lo
     Ok((env, locks))
 }
 
-/// Opens the database to write and closes it cleanly.
+/// Opens the database for writing and closes it cleanly.
 fn product(args: &Args, offline: Offline, methods: Methods, level: Level) -> Result<RestartReport> {
     let mut options = perdura::Options::new(&args.directories.data);
     options.streams = offline.anchor.streams;
@@ -146,7 +147,7 @@ fn product(args: &Args, offline: Offline, methods: Methods, level: Level) -> Res
     options.threads = args.threads;
     options.typed = replayed();
     options.typed.accept = args.accept();
-    // Its locks are shared, and stand in the way of the one that follows.
+    // Its shared locks would prevent the following one.
     drop(offline);
     let db = Db::open(options)?;
     let all = db.summary()?;

@@ -24,11 +24,11 @@ use crate::offline::restore_threads;
 use crate::output;
 use sources::Target;
 
-/// Make a database anew of an archive: the last state that it holds, or an earlier one.
+/// Make a database anew from an archive: the last state that it holds, or an earlier one.
 ///
-/// Reads a backup and the runs of the log once, page by page in their order, and writes a new database, which `serve` opens. The
-/// archive is only read. A backup that is damaged is passed over for an older one. The new database has an identity of its
-/// own, so what it does from then on is never mixed up with the old one's history.
+/// Reads a backup and the runs of the log once, page by page in their order, and writes a new database, which `serve`
+/// opens. The archive is only read. If a backup is damaged, an older one is used. The new database has a separate
+/// identity, so its later log is never mixed up with the old database's history.
 #[derive(Debug, Parser)]
 #[command(after_help = "Examples:\n  \
     perdura restore --from /backup/perdura --to perdura-data\n  \
@@ -43,18 +43,19 @@ pub struct Args {
     /// The database, if the directory has the archives of several.
     #[arg(long, value_name = "UUID")]
     uuid: Option<String>,
-    /// The directory of the new database, with its log; it must be empty or not be there.
+    /// The directory of the new database, with its log. It must be empty or missing.
     #[arg(long, value_name = "NEW")]
     to: PathBuf,
-    /// The directory of the log, if it was on another disk than the data and is still there: then what the archive does not
-    /// have yet is restored as well; once for all streams or once for each.
+    /// The directory of the log, if it was on another disk than the data and still exists. The part that the archive
+    /// does not have yet is then also restored. Give it once for all streams, or once for each.
     #[arg(long, value_name = "DIR")]
     log_dir: Vec<PathBuf>,
-    /// The moment to restore: a commit epoch (4711), a time ("2026-03-01 12:00:00", in UTC unless an offset such as +02:00
-    /// follows), or how long before the archive's end (10min, 1h30m) [default: the last one that the archive holds].
+    /// The moment to restore [default: the last one that the archive holds]. It is a commit epoch (4711), a time
+    /// ("2026-03-01 12:00:00", in UTC unless an offset such as +02:00 follows), or an age before the archive's end
+    /// (10min, 1h30m).
     #[arg(long, value_name = "MOMENT")]
     at: Option<At>,
-    /// How records come to their pages.
+    /// The way in which records come to their pages.
     #[arg(long, value_enum, default_value_t = Method::SinglePass)]
     method: Method,
     /// Pages of 16 KiB that `--method replay` keeps in memory.
@@ -68,12 +69,13 @@ pub struct Args {
     json: bool,
 }
 
-/// The ways to restore, which make the same database.
+/// The ways to restore, which all make the same database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Method {
     /// Backup and runs are merged, and each page is made once.
     SinglePass,
-    /// The backup is laid down, and the records are applied in the order of the log: the traditional way, to compare with.
+    /// The backup is copied, and the records are applied in the order of the log. This is the traditional way, for
+    /// comparison.
     Replay,
 }
 
@@ -84,7 +86,7 @@ struct Told {
     #[serde(flatten)]
     replay: Option<Replayed>,
     epoch: u64,
-    /// When that was, as far as the archive lists moments; RFC 3339, in UTC.
+    /// The time of the epoch, RFC 3339, in UTC. `None`: the archive does not list it.
     time: Option<String>,
     uuid: String,
     parent: String,
@@ -92,7 +94,8 @@ struct Told {
     bytes_read: u64,
     bytes_written: u64,
     pages_restored: u64,
-    /// Runs that were read side by side, and how many were merged before because there were more.
+    /// The number of runs that were read side by side. `runs_merged` counts those merged before because there were
+    /// more.
     runs: usize,
     runs_merged: usize,
     page_reads: u64,
@@ -102,7 +105,7 @@ struct Told {
     records_skipped: u64,
 }
 
-/// What there is to say of a replay. `seconds` includes both and what was waited for sorting.
+/// The measurements of a replay. `seconds` includes both its phases and the time spent waiting for sorting.
 #[derive(Serialize)]
 struct Replayed {
     buffer_pages: usize,
@@ -124,7 +127,7 @@ pub fn run(args: &Args) -> Result<()> {
         match make(args, &plan, begun) {
             Ok(report) => return tell(args, &plan, &report, begun.elapsed()),
             Err(error) => {
-                // What was restored of it is not continued.
+                // The restore from this backup is not continued.
                 let Some(id) = plan.is_of_backup(&error) else {
                     return Err(error).with_context(from);
                 };
@@ -137,7 +140,7 @@ pub fn run(args: &Args) -> Result<()> {
     }
 }
 
-/// Carries a plan out.
+/// Executes a plan.
 fn make(args: &Args, plan: &RestorePlan, begun: Instant) -> Result<ReplayReport, perdura::Error> {
     let disk: Arc<dyn Disk> = Arc::new(FileDisk::new(&args.to)?);
     let _lock = disk.lock("LOCK")?;
@@ -168,7 +171,7 @@ fn make(args: &Args, plan: &RestorePlan, begun: Instant) -> Result<ReplayReport,
     })
 }
 
-/// Shows how far it is, on a terminal.
+/// Shows the progress on a terminal.
 fn show(progress: &RestoreProgress, is_done: &AtomicBool, begun: Instant) {
     while !is_done.load(Ordering::SeqCst) {
         std::thread::sleep(Duration::from_millis(200));
@@ -180,7 +183,7 @@ fn show(progress: &RestoreProgress, is_done: &AtomicBool, begun: Instant) {
     output::progress("                                                            \r");
 }
 
-/// Returns a line on how far a restore is; empty before its first page.
+/// Returns a line on the progress of a restore. Empty before its first page.
 fn progress_text(progress: &RestoreProgress, took: Duration) -> String {
     let pages = progress.pages();
     match progress.expected() {

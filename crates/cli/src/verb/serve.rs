@@ -16,12 +16,12 @@ const FILE_VARIABLE: &str = "PERDURA_CONFIG";
 
 /// Serve a database over the Redis protocol.
 ///
-/// Makes the database if there is none. Every reply to a write waits until the write would survive
-/// a power cut, unless the client asks for less with CLIENT DURABILITY. Ends on SIGTERM, SIGINT or
-/// SHUTDOWN, with a checkpoint; a second signal ends at once and loses nothing.
+/// Creates the database if it does not exist. Every reply to a write waits until the write would survive a power cut,
+/// unless the client asks for less with CLIENT DURABILITY. Ends on SIGTERM, SIGINT or SHUTDOWN, with a checkpoint. A
+/// second signal ends it at once and loses nothing.
 ///
-/// Every setting is a flag, a variable (--maxclients is PERDURA_MAXCLIENTS) and a key of the file;
-/// flags win over variables, variables over the file.
+/// Every setting is a flag, a variable (--maxclients is PERDURA_MAXCLIENTS) and a key of the file. Flags win over
+/// variables, and variables over the file.
 #[derive(Debug, Parser)]
 #[command(
     args_override_self = true,
@@ -36,7 +36,7 @@ const FILE_VARIABLE: &str = "PERDURA_CONFIG";
 )]
 #[group(skip)]
 pub struct Args {
-    /// A file of settings, TOML; see `perdura config` [env: PERDURA_CONFIG].
+    /// A file of settings, TOML. See `perdura config` [env: PERDURA_CONFIG].
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     #[command(flatten)]
@@ -44,7 +44,7 @@ pub struct Args {
 }
 
 impl Args {
-    /// The settings of file, variables and flags, and what to say about them.
+    /// Returns the settings of file, variables and flags, and the remarks on them.
     pub fn settings(&self) -> Result<(Settings, Vec<String>)> {
         let from_variable = || std::env::var_os(FILE_VARIABLE).filter(|name| !name.is_empty());
         let path = self
@@ -65,7 +65,7 @@ impl Args {
     }
 }
 
-/// Reads a file of settings; a wrong one is a wrong use.
+/// Reads a file of settings. A wrong file is a usage error.
 pub fn read(path: &Path, settings: &mut Settings) -> Result<Vec<String>> {
     Ok(file::read(path, settings).map_err(Usage)?)
 }

@@ -15,11 +15,11 @@ use crate::output;
 
 /// Check every byte of a stopped database that a restart could need.
 ///
-/// Reads both copies of the anchor, every page of both images against their directories, and the
-/// whole log with every record in it, then restarts in memory. Of a tree it reads each page on disk, and after the restart
-/// each page again: that all are reached, with the keys and levels that lead to them. Changes nothing. Each problem is
-/// printed with its file and offset. Exit code 3 if the database would be refused, as by `serve`
-/// and `restart`; 0 if a start can do without what is damaged and loses nothing, unless --strict.
+/// Reads both copies of the anchor, every page of both images against their directories, and the whole log with every
+/// record in it. Then it restarts in memory. Of a tree it reads each page on disk, and each page again after the
+/// restart: all must be reached, with the keys and levels that lead to them. Changes nothing. Each problem is printed
+/// with its file and offset. Exit code 3 if `serve` and `restart` would refuse the database. Exit code 0 if a start can
+/// do without the damaged part and loses nothing, unless --strict.
 #[derive(Debug, Parser)]
 #[command(after_help = "Examples:\n  \
     perdura verify --data perdura-data\n  \
@@ -29,7 +29,7 @@ pub struct Args {
     directories: Directories,
     #[command(flatten)]
     pool: Pool,
-    /// Exit code 3 for any damage, also where something whole stands in for it.
+    /// Exit with code 3 for any damage, even if something intact can replace it.
     #[arg(long)]
     strict: bool,
     /// Print one JSON object.
@@ -63,7 +63,7 @@ pub fn run(args: &Args) -> Result<()> {
     }
 }
 
-/// Says which directories of the log lie in memory.
+/// Returns remarks on the directories of the log that are in memory.
 fn in_memory_notes(directories: &Directories) -> Vec<String> {
     let logs = match directories.log_dir.as_slice() {
         [] => std::slice::from_ref(&directories.data),

@@ -1,4 +1,4 @@
-//! A server archives its log, is killed, and its database is made anew of the archive alone.
+//! A server archives its log and is killed, and its database is made anew from the archive alone.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -84,13 +84,13 @@ fn a_lost_disk_is_restored_from_the_archive_to_the_last_write_and_to_an_earlier_
     let to = at("none");
     let poor = [&from[..], &[arg(&to)], &replay[..2]].concat();
     assert_ne!(ended(&poor).0, 0, "a replay needs a pool");
-    // The epoch of the backup's own end, behind which everything else was written.
+    // The epoch of the backup's own end. Everything else was written after it.
     let epoch = listed.split("up to epoch ").nth(1).unwrap();
     let epoch = epoch.split(',').next().unwrap();
     done(&[&from[..], &[arg(&at("first")), "--at", epoch]].concat());
     assert_eq!(digest(&at("first")), first);
 
-    // By the time that the result names, and by how long before the end that was.
+    // By the time that the result names, and by its distance from the end.
     let time = told.split("\"time\": \"").nth(1).unwrap();
     let time = time.split('"').next().unwrap();
     done(&[&from[..], &[arg(&at("timed")), "--at", time]].concat());
@@ -212,7 +212,7 @@ fn with_the_data_disk_alone_lost_the_log_that_is_left_completes_the_archive() {
     let left: Vec<_> = std::fs::read_dir(data.join("image-b")).unwrap().collect();
     assert!(left.len() <= 1, "{left:?}");
 
-    // A directory without the log, and the log of another database: nothing is left behind.
+    // A directory without the log, and the log of another database: both leave nothing behind.
     let other = at("other");
     Server::start(&at("data 2"), &["--log-dir", arg(&other)]).kill();
     for (wrong, why) in [

@@ -1,4 +1,4 @@
-//! An agent works on the archive of a database that is at work: killed again and again, and beside others.
+//! An agent works on the archive of a database that is in use. It is killed repeatedly, and runs beside others.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -17,7 +17,7 @@ fn open(data: &Path, archive: &Path, merges: bool) -> Db {
     Db::open(options).unwrap()
 }
 
-/// Writes, and has a checkpoint end the run.
+/// Writes, and makes a checkpoint end the run.
 fn write(db: &Db, rng: &mut fastrand::Rng, round: u32) {
     let put = |key: &[u8], value: &[u8]| {
         let parts = [db.partition_of(key)].into_iter().collect();
@@ -55,7 +55,7 @@ fn done(args: &[&str]) -> String {
     text
 }
 
-/// Waits for something, half a minute at most.
+/// Waits for a condition, half a minute at most.
 fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !is_so() {
@@ -123,7 +123,7 @@ fn there_is_one_agent_and_one_merger_and_others_are_told_so() {
     assert!(told.1.contains("archive-merge no"), "{told:?}");
     db.abandon();
 
-    // It is at work when it says so: a merge before that would be the one that is in its way.
+    // The agent is at work once it says so. A merge before that would itself be in the agent's way.
     let mut agent = spawn(&archive, Stdio::piped(), &[]);
     let mut said = String::new();
     let stderr = agent.stderr.take().unwrap();
@@ -131,7 +131,7 @@ fn there_is_one_agent_and_one_merger_and_others_are_told_so() {
     assert!(said.contains("INFO cli: the agent works on"), "{said}");
     let (code, told) = ended(&merge);
     assert!(code == 1 && told.contains("another agent"), "{told}");
-    // The database leaves the merging to it, and takes over when it is gone.
+    // The database leaves the merging to the agent, and takes over when the agent is gone.
     let db = open(&data, &archive, true);
     wait_for("the agent is seen", || stats(&db).merged_elsewhere);
     assert_eq!(db.delayed(), vec![]);

@@ -1,4 +1,4 @@
-//! The archive's disk goes away under a server that is written to as fast as clients can, and comes back.
+//! The archive's disk becomes unavailable under a server that clients write to as fast as they can, and comes back.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -9,7 +9,7 @@ use crate::support::{Client, Reply, Server, arg, number_from_env};
 
 const CLIENTS: usize = 4;
 
-/// Bytes of the files below a directory.
+/// Returns the bytes of the files below a directory.
 fn bytes_below(dir: &Path) -> u64 {
     let Ok(entries) = std::fs::read_dir(dir) else {
         return 0;
@@ -22,7 +22,7 @@ fn bytes_below(dir: &Path) -> u64 {
     entries.flatten().map(of).sum()
 }
 
-/// What clients see while they write.
+/// The replies that clients get while they write.
 #[derive(Default)]
 struct Seen {
     is_over: AtomicBool,
@@ -30,7 +30,7 @@ struct Seen {
     refused: AtomicU64,
 }
 
-/// Sets a key to one value after the other. What is refused is tried again.
+/// Sets a key to one value after the other. A refused write is tried again.
 fn write(port: u16, id: usize, seen: &Seen) {
     let Ok(mut client) = Client::connect(port) else {
         return;
@@ -56,7 +56,7 @@ fn write(port: u16, id: usize, seen: &Seen) {
     }
 }
 
-/// What the clients were answered is there.
+/// Checks that every acknowledged write is there.
 fn check(server: &Server, seen: &Seen) {
     for (id, answered) in seen.answered.iter().enumerate() {
         let Reply::Bulk(Some(count)) = server.ask(&["GET", &format!("count {id}")]) else {
@@ -65,7 +65,7 @@ fn check(server: &Server, seen: &Seen) {
         let count: u64 = String::from_utf8_lossy(&count).parse().unwrap();
         let least = answered.load(Ordering::Relaxed);
         assert!(count >= least, "client {id}: {count} of {least}");
-        // The next writes go on behind what the database has.
+        // The next writes continue behind the database's last one.
         answered.store(count, Ordering::Relaxed);
     }
 }
@@ -105,7 +105,7 @@ fn an_archive_that_was_away_under_full_writes_gets_everything() {
             }
             if life == 0 {
                 std::thread::sleep(Duration::from_secs(1));
-                // As a mount that is gone: its place is empty.
+                // Like a mount that is gone: its place is empty.
                 std::fs::rename(&archive, &elsewhere).unwrap();
                 std::fs::create_dir(&archive).unwrap();
             }

@@ -1,4 +1,4 @@
-//! What verbs say of archives that they cannot read or write, and that they change nothing.
+//! The errors of verbs for archives that they cannot read or write. The verbs must change nothing.
 
 use std::path::{Path, PathBuf};
 
@@ -30,7 +30,7 @@ impl Made {
     }
 }
 
-/// A database with a backup and some runs in an archive.
+/// Makes a database with a backup and some runs in an archive.
 fn made() -> Made {
     let dir = tempfile::tempdir().unwrap();
     let (data, archive) = (dir.path().join("data"), dir.path().join("archive"));

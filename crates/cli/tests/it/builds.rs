@@ -1,5 +1,5 @@
-//! A build beside itself: the comparison that a new build must pass beside the one before it
-//! (`cargo run --example builds` in `perdura-differ`), in short.
+//! The comparison of two builds that a new build must pass beside the one before it (`cargo run --example builds` in
+//! `perdura-differ`), in short.
 
 use std::path::Path;
 

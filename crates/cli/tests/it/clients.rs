@@ -1,12 +1,10 @@
-//! Concurrent clients that record what was acknowledged, and know what must be there after a
-//! crash.
+//! Concurrent clients that record acknowledged writes and know the expected data after a crash.
 //!
-//! Each client has keys of its own and one connection, so its requests have one order. It sends
-//! them in batches and notes every reply. What was sent but not answered when the connection broke
-//! is *in doubt*: the server may have done a first part of it, never a later request without an
-//! earlier one. So after a crash a client's keys must be what the acknowledged requests made of
-//! them, followed by some number of the requests in doubt, in order. A transaction counts as one.
-//! All clients also increment one shared counter.
+//! Each client has its own keys and one connection, so its requests have one order. It sends them in batches and notes
+//! every reply. A request that was sent but not answered when the connection broke is *in doubt*. The server may have
+//! done a first part of these, never a later request without an earlier one. So after a crash a client's keys must be
+//! the result of the acknowledged requests, followed by some number of the requests in doubt, in order. A transaction
+//! counts as one. All clients also increment one shared counter.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -18,8 +16,8 @@ use crate::support::{Client, Reply, Server};
 
 const BATCH_MAX: usize = 8;
 
-/// Does to the model what the server should do, and returns the reply it should give; `None` where
-/// other clients have a say.
+/// Applies a request to the model, and returns the reply that the server should give. `None`: the reply also depends on
+/// other clients.
 fn apply(op: &Op, model: &mut Model) -> Option<Reply> {
     match op {
         Op::One(words) => model.apply(words),
@@ -33,21 +31,21 @@ fn apply(op: &Op, model: &mut Model) -> Option<Reply> {
     }
 }
 
-/// One client's memory.
+/// The memory of one client.
 #[derive(Default)]
 struct Record {
     acknowledged: Model,
     in_doubt: Vec<Op>,
 }
 
-/// All clients' memory, over many crashes.
+/// The memory of all clients, over many crashes.
 pub struct Clients {
     records: Vec<Record>,
     rng: fastrand::Rng,
     mix: Mix,
-    /// Requests acknowledged so far.
+    /// The number of requests acknowledged so far.
     pub acknowledged: u64,
-    /// Requests whose fate a crash left open.
+    /// The number of requests whose fate a crash left open.
     pub doubtful: u64,
 }
 
@@ -68,8 +66,7 @@ impl Clients {
         }
     }
 
-    /// Lets all clients work until `crash`, which is called after a random time, has broken their
-    /// connections.
+    /// Lets all clients work until `crash`, called after a random time, has broken their connections.
     pub fn work(&mut self, server: Server, longest: Duration, crash: impl FnOnce(Server)) {
         let (port, mix) = (server.port(), self.mix);
         let seeds: Vec<u64> = self.records.iter().map(|_| self.rng.u64(..)).collect();
@@ -94,8 +91,7 @@ impl Clients {
         self.acknowledged += acknowledged;
     }
 
-    /// Compares a server that has come back with what must be there, and settles what was in
-    /// doubt.
+    /// Compares a restarted server with the expected data, and settles the requests in doubt.
     pub fn check(&mut self, server: &Server) -> Result<(), String> {
         let mut client = server.connect().map_err(|error| error.to_string())?;
         let mut shared_done = 0;
@@ -137,7 +133,7 @@ impl Clients {
                 return Err(format!("DBSIZE of {db} is {size:?}; {keys} keys are known"));
             }
         }
-        // From here on the counter is what was found; nobody remembers who did which part.
+        // From here on the counter is the value that was found. Nothing records which client did which part.
         self.records
             .iter_mut()
             .for_each(|record| record.acknowledged.shared = 0);
@@ -148,7 +144,7 @@ impl Clients {
     }
 }
 
-/// Finds how many of the requests in doubt explain what was found.
+/// Finds the number of requests in doubt that explain the data that was found.
 fn settle(number: usize, record: &mut Record, found: &Keys) -> Result<(), String> {
     let mut model = record.acknowledged.clone();
     let in_doubt = std::mem::take(&mut record.in_doubt);
@@ -193,7 +189,7 @@ struct Draws {
     mix: Mix,
 }
 
-/// Works until the connection breaks. Returns how many requests were acknowledged.
+/// Works until the connection breaks. Returns the number of acknowledged requests.
 fn one_client(port: u16, record: &mut Record, draws: Draws) -> u64 {
     let Draws { number, seed, mix } = draws;
     let mut rng = fastrand::Rng::with_seed(seed);

@@ -1,5 +1,4 @@
-//! Damaged, foreign and misplaced files: an error that names the file and says what to do, and
-//! exit code 3.
+//! Damaged, foreign and misplaced files. Each causes an error that names the file and the remedy, and exit code 3.
 
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -9,7 +8,7 @@ use perdura_wal::block::HEADER_BYTES;
 
 use crate::support::{Reply, Server, arg, ended, reason_in};
 
-/// A stopped database of a few hundred rows with both images complete and some log behind them.
+/// Makes a stopped database of a few hundred rows with both images complete and some log behind them.
 fn database(dir: &Path) -> PathBuf {
     let data = dir.join("db");
     let server = Server::start(&data, &["--partitions", "4"]);
@@ -41,7 +40,7 @@ fn flip(path: &Path, offset: u64) {
     file.write_all_at(&[byte[0] ^ 0x40], offset).unwrap();
 }
 
-/// Serving refuses with exit code 3, and says all of these.
+/// Checks that serving refuses with exit code 3, and that the message has all of these words.
 fn refuses(data: &Path, words: &[&str]) {
     let server = Server::spawn(data, &[]);
     let (status, text) = server.wait();
@@ -51,7 +50,7 @@ fn refuses(data: &Path, words: &[&str]) {
     }
 }
 
-/// Serving works, with every row there.
+/// Checks that serving works, with every row there.
 fn serves(data: &Path) {
     let server = Server::start(data, &[]);
     assert_eq!(server.ask(&["DBSIZE"]), Reply::Number(200));
@@ -60,14 +59,14 @@ fn serves(data: &Path) {
     server.kill();
 }
 
-/// `verify --strict` ends with exit code 3 and names the file.
+/// Checks that `verify --strict` ends with exit code 3 and names the file.
 fn verify_finds(data: &Path, file: &str) {
     let (code, text) = ended(&["verify", "--strict", "--data", arg(data)]);
     assert_eq!(code, 3, "{text}");
     assert!(text.contains(file), "{file}: {text}");
 }
 
-/// `verify`, a dry run and serving refuse with exit code 3 and the same line, which is returned.
+/// Checks that `verify`, a dry run and serving refuse with exit code 3 and the same line. Returns the line.
 fn all_refuse(data: &Path) -> String {
     let reason = |text: &str| {
         let lines = text.lines().filter_map(reason_in);
@@ -99,7 +98,7 @@ fn a_directory_of_other_files_is_refused_by_name() {
 fn a_database_of_another_version_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let data = database(dir.path());
-    // A newer anchor is not readable here: only the file says the version.
+    // A newer anchor is not readable here. Only the file has the version.
     for at in [20, 64 * 1024 + 20] {
         flip(&data.join("anchor"), at);
     }
@@ -119,7 +118,7 @@ fn a_database_of_another_version_is_refused() {
     refuses(&data, &["VERSION", "does not belong"]);
 }
 
-/// A single wrong byte once made `verify`, `serve` and `repair` refuse a database that was whole.
+/// A single wrong byte once made `verify`, `serve` and `repair` refuse an intact database.
 #[test]
 fn a_damaged_version_beside_a_whole_anchor_loses_nothing_and_is_written_again() {
     let dir = tempfile::tempdir().unwrap();
@@ -184,7 +183,7 @@ fn one_damaged_copy_of_the_anchor_is_reported_and_two_are_the_end() {
     verify_finds(&data, "anchor");
 }
 
-/// Where the pages of the images stand; the first one names the databases.
+/// Returns the offsets of the pages of the images. The first page names the databases.
 fn pages(data: &Path) -> Vec<u64> {
     let (_, text) = ended(&[
         "dump",
@@ -211,7 +210,7 @@ fn a_page_damaged_in_one_image_is_rebuilt_and_in_both_is_refused() {
         let pages = data.join(image).join("pages");
         flip(&pages, at);
         verify_finds(&data, &format!("{image}/pages"));
-        // Not opened to serve here, which would rewrite images: only read.
+        // This only reads the database. Serving would rewrite images.
         let (code, text) = ended(&["restart", "--dry-run", "--data", arg(&data)]);
         assert_eq!(code, 0, "{text}");
         flip(&pages, at);
@@ -240,7 +239,7 @@ fn another_databases_image_is_not_taken_for_ours() {
     verify_finds(&data, "image-a/pages");
 }
 
-/// The log's segments, oldest first.
+/// Returns the log's segments, oldest first.
 fn segments(data: &Path) -> Vec<PathBuf> {
     let names = std::fs::read_dir(data.join("log")).unwrap();
     let mut segments: Vec<PathBuf> = names.map(|entry| entry.unwrap().path()).collect();
@@ -255,8 +254,8 @@ fn segments(data: &Path) -> Vec<PathBuf> {
     segments
 }
 
-/// A cut file of a segment that the log had not come to once gave exit code 3 and "acknowledged transactions in it may
-/// be missing".
+/// A cut file of a segment that the log had not reached yet once gave exit code 3 and "acknowledged transactions in it
+/// may be missing".
 #[test]
 fn an_empty_next_segment_of_any_size_loses_nothing() {
     let dir = tempfile::tempdir().unwrap();
@@ -283,12 +282,12 @@ fn a_cut_segment_that_the_log_has_come_to_is_refused() {
     let used = segments(&data);
     let used = &used[used.len() - 2];
     let whole = std::fs::read(used).unwrap();
-    // Its blocks are all there, but nothing says so.
+    // Its blocks are all there, but nothing proves it.
     std::fs::write(used, &whole[..whole.len() / 2]).unwrap();
     refuses(&data, &["exact size", "may be missing"]);
 }
 
-/// Repair of a whole database once made nothing and ended with 0. A script then served an empty directory.
+/// Repair of an intact database once made nothing and ended with 0. A script then served an empty directory.
 #[test]
 fn repair_of_a_whole_database_makes_the_new_one_that_was_asked_for() {
     let dir = tempfile::tempdir().unwrap();
@@ -333,7 +332,7 @@ fn a_missing_anchor_is_named_whatever_the_directories_of_the_log() {
     assert_eq!(ended(&verify).0, 0);
 }
 
-/// The file and offset of a position in the log.
+/// Returns the file and offset of a position in the log.
 fn locate(data: &Path, pos: u64) -> (PathBuf, u64) {
     let start = |path: &PathBuf| -> u64 {
         let name = path.file_stem().unwrap().to_str().unwrap();
@@ -355,10 +354,10 @@ fn damage_in_the_log_before_its_durable_end_is_refused() {
         .lines()
         .filter_map(|line| serde_json::from_str(line).ok())
         .collect();
-    // Late enough to be behind the newest image's checkpoint, early enough to be acknowledged.
+    // Late enough to be behind the newest image's checkpoint, and early enough to be acknowledged.
     let late = &blocks[blocks.len() - 20];
     let (segment, offset) = locate(&data, late["pos"].as_u64().unwrap());
-    // Behind the block's header, in its body.
+    // An offset behind the block's header, in its body.
     flip(&segment, offset + to_u64(HEADER_BYTES) + 1);
     refuses(&data, &["log/s00-", "Acknowledged transactions"]);
     verify_finds(&data, "log stream 0");
@@ -480,7 +479,7 @@ fn repair_makes_a_database_of_what_is_whole_and_lists_the_rest() {
         server.kill();
         let (code, text) = repair(&["--to", arg(&new), "--accept-loss"]);
         assert_eq!((code, text.contains("not empty")), (2, true), "{text}");
-        // In the second round the log is whole again, and a page is not.
+        // In the second round the log is intact again, and a page is damaged.
         flip(&segment, offset + to_u64(HEADER_BYTES) + 1);
         flip_pages();
     }

@@ -1,4 +1,4 @@
-//! A process without free descriptors: clients never take those of the log, and what the system refuses is
+//! A process without free descriptors. Clients never take those of the log, and the calls that the system refuses are
 //! delayed.
 
 use std::net::TcpStream;
@@ -36,7 +36,7 @@ fn maxclients(client: &mut Client) -> usize {
     String::from_utf8_lossy(value).parse().unwrap()
 }
 
-/// A thousand idle clients once made every write fail, and clients that came and went ended the server.
+/// A thousand idle clients once made every write fail, and clients that connected and left ended the server.
 #[test]
 fn clients_leave_the_log_its_descriptors_however_few_there_are() {
     for limit in [256, 1024] {

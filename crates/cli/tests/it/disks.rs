@@ -1,4 +1,4 @@
-//! Disks that are full, read-only or no directories at all.
+//! Disks that are full, read-only, or no directories at all.
 
 use std::path::Path;
 use std::process::Command;
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::status::get;
 use crate::support::{Client, Reply, Server, arg, ended, free_port};
 
-/// A mounted tmpfs; unmounted when dropped.
+/// A mounted tmpfs. It is unmounted when dropped.
 struct Tmpfs<'a>(&'a Path);
 
 impl<'a> Tmpfs<'a> {
@@ -80,9 +80,9 @@ fn a_read_only_disk_is_refused_for_writing_and_fine_for_reading() {
     assert_eq!(server.ask(&["GET", "a"]), Reply::Bulk(Some(b"1".to_vec())));
 }
 
-/// Page, figures and health say that the disk is full.
+/// Checks that the status page, the metrics and the health check report the full disk.
 fn is_red(port: u16) {
-    // Figures of a tenth of a second are as good as new.
+    // Figures may be a tenth of a second old.
     std::thread::sleep(Duration::from_millis(150));
     let health = get(port, "/healthz");
     assert!(health.starts_with("HTTP/1.1 503"), "{health}");
@@ -115,7 +115,7 @@ fn a_full_disk_stops_writes_keeps_reads_loses_nothing_and_resumes() {
     let ballast = dir.path().join("ballast");
     std::fs::write(&ballast, vec![1; 32 << 20]).unwrap();
     let data = dir.path().join("db");
-    // No checkpoint makes room meanwhile.
+    // No checkpoint makes room during the test.
     let port = free_port();
     let metrics = format!("127.0.0.1:{port}");
     let extra = [
@@ -146,7 +146,7 @@ fn a_full_disk_stops_writes_keeps_reads_loses_nothing_and_resumes() {
         assert!(i < 5_000 && unknown.len() < 5, "no write is refused");
         match client.ask(&["SET", &format!("key{i}"), &value(i)]).unwrap() {
             Reply::Status(_) => acknowledged.push(i),
-            // It was taken before the disk was known to be full.
+            // It was accepted before the disk was known to be full.
             Reply::Error(text) if text.starts_with("UNKNOWN ") => unknown.push(i),
             Reply::Error(text) => break text,
             other => panic!("{other:?}"),
@@ -162,7 +162,7 @@ fn a_full_disk_stops_writes_keeps_reads_loses_nothing_and_resumes() {
         }
         Err(_) => false,
     };
-    // Only what rests on a waiting write may wait with it.
+    // Only reads that depend on a waiting write may wait with it.
     let mut answered = 0;
     for i in &acknowledged[..100] {
         let mut client = server.connect().unwrap();

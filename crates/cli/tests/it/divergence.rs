@@ -9,7 +9,7 @@ use perdura_workloads::voter::schema::{AreaCodeState, Contestant, Vote, VotesByP
 use crate::support::{arg, ended, perdura};
 
 procedure! {
-    /// Has the name and the argument types of a procedure of `perdura bench voter`, and counts any vote twice.
+    /// Counts any vote twice. Has the name and the argument types of a procedure of `perdura bench voter`.
     pub fn vote(cx, phone: u64, contestant: u8, votes_per_phone: u8) -> u8, on [VotesByPhone(phone)] {
         let count = votes_per_phone.min(contestant);
         cx.insert(&VotesByPhone { phone, count: count + 2 })?;
@@ -17,7 +17,7 @@ procedure! {
     }
 }
 
-/// A database that crashed behind three calls of that procedure.
+/// Makes a database that crashed behind three calls of that procedure.
 fn crashed(dir: &Path) {
     let db = Db::builder(dir)
         .options(|options| options.partitions = 2)

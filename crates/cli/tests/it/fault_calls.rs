@@ -4,7 +4,7 @@
 //! Afterwards a server without faults must have everything that was acknowledged, and `verify` must be content. The
 //! faulty one either continues, or ends with a message and an exit code; it neither panics nor hangs.
 //!
-//! Faults of writes in a ring are no system calls: a file system under a loop device has them (`sectors.rs`).
+//! Faults of writes in a ring are no system calls. A file system under a loop device has them (`sectors.rs`).
 
 use std::collections::BTreeMap;
 use std::os::unix::process::ExitStatusExt;
@@ -45,12 +45,12 @@ impl std::fmt::Display for Case {
 #[derive(Clone, Default)]
 struct Ledger {
     acknowledged: BTreeMap<String, String>,
-    /// Other values that a key may have: of requests that failed, or had no reply.
+    /// The other values that a key may have, of requests that failed or had no reply.
     doubtful: BTreeMap<String, Vec<String>>,
 }
 
 impl Ledger {
-    /// Sets keys in one request. Returns whether the server should be asked for more.
+    /// Sets keys in one request. Returns whether the server should get more requests.
     fn set(&mut self, client: &mut Client, keys: &[(String, String)]) -> bool {
         let mut words = vec![b"MSET".to_vec()];
         for (key, value) in keys {
@@ -95,7 +95,7 @@ impl Ledger {
 /// The servers of one case, and the database that they have.
 struct Bench {
     dir: tempfile::TempDir,
-    /// The rest of a database that was killed, and what must be in it.
+    /// The remains of a database that was killed, and its expected data.
     old: (PathBuf, Ledger),
 }
 
@@ -128,7 +128,7 @@ impl Bench {
         Bench { dir, old }
     }
 
-    /// The folder of a case, and what is in its database.
+    /// Returns the folder of a case, and the expected data of its database.
     fn prepared(&self, old: bool) -> (PathBuf, Ledger) {
         let folder = self.dir.path().join("case");
         let _ = std::fs::remove_dir_all(&folder);
@@ -144,7 +144,7 @@ impl Bench {
         (folder, self.old.1.clone())
     }
 
-    /// Runs a session with a fault. Returns how often each class's calls were seen.
+    /// Runs a session with a fault. Returns the number of calls of each class that were seen.
     fn session(&self, plan: Plan, case: &Case) -> Result<Vec<u64>, String> {
         let (folder, mut ledger) = self.prepared(case.old);
         let (data, archive) = (folder.join("db"), folder.join("archive"));
@@ -189,7 +189,7 @@ fn writes(client: &mut Client, ledger: &mut Ledger, part: u32) -> bool {
     })
 }
 
-/// Connects as soon as the server answers; `None` once it has ended.
+/// Connects as soon as the server answers. `None`: the server has ended.
 fn ready(server: &mut Server) -> Result<Option<Client>, String> {
     let begin = Instant::now();
     while !server.has_ended() {
@@ -208,10 +208,10 @@ fn ready(server: &mut Server) -> Result<Option<Client>, String> {
     Ok(None)
 }
 
-/// Lets a server work and end. Returns its exit code, or the signal as a negative number, and what it said.
+/// Lets a server work and end. Returns its exit code, or the signal as a negative number, and its messages.
 fn ended_session(mut server: Server, ledger: &mut Ledger) -> Result<(i32, String), String> {
     let mut part = 4;
-    // A request without a reply costs its connection; another one goes on.
+    // A request without a reply costs its connection. The session continues on another one.
     let mut left = 4;
     while left > 0 {
         let Some(mut client) = ready(&mut server)? else {
@@ -227,12 +227,12 @@ fn ended_session(mut server: Server, ledger: &mut Ledger) -> Result<(i32, String
         }
     }
     if let Some(mut client) = ready(&mut server)? {
-        // The archive has its first run after a second at most; a kill before is a case as well.
+        // The archive has its first run after a second at most. A kill before that is also a case.
         let _ = client.ask(&["SHUTDOWN"]);
     }
     let begin = Instant::now();
     while !server.has_ended() {
-        // A server that cannot save refuses to end, and goes on.
+        // A server that cannot save refuses to end, and continues.
         if begin.elapsed() > SHORT && ready(&mut server)?.is_some() {
             let said = server.said();
             server.kill();
@@ -260,7 +260,7 @@ fn judge_end(case: &Case, code: i32, said: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// All cases, class after class in turns, each class's in an order that the seed chooses.
+/// Returns all cases, class after class in turns, with the cases of each class in an order that the seed chooses.
 fn cases(counts: &[(bool, Vec<u64>)], rng: &mut fastrand::Rng) -> Vec<Case> {
     let mut by_class: Vec<Vec<Case>> = (0..CLASSES.len())
         .map(|class| {

@@ -1,4 +1,4 @@
-//! The kinds of system calls that fail, and how each of them may.
+//! The kinds of system calls that fail, and the ways in which each may fail.
 
 use crate::syscalls::Act;
 
@@ -6,7 +6,7 @@ use crate::syscalls::Act;
 pub struct Class {
     pub name: &'static str,
     pub calls: &'static [i64],
-    /// The fates that the n-th of them may have.
+    /// The possible fates of the n-th of them.
     pub acts: &'static [Act],
     /// The way in which the log is written.
     pub log_io: &'static str,

@@ -1,4 +1,5 @@
-//! Directories and an archive that an earlier build wrote, and was killed over: they open with the digests that it printed.
+//! Directories and an archive of an earlier build, which was killed over them. They must open with the digests that it
+//! printed.
 //!
 //! Commit 29b15fa6 made those in `tests/golden`. `keys` is of a server with keys of every type, a script, a function and an
 //! archive with one backup. `voter` is of `bench voter --scheme command`, and `tree` of `bench update --scheme logical`.
@@ -8,7 +9,7 @@ use std::process::Command;
 
 use crate::support::{arg, ended};
 
-/// Unpacks a directory. Segments are sparse in it.
+/// Unpacks a directory, whose segments are sparse.
 fn unpacked(name: &str, to: &Path) -> PathBuf {
     let packed = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/golden/{name}.tar.gz"));
     let to = to.join(name);

@@ -1,5 +1,5 @@
-//! Databases of interleaved transactions from outside: every legal way to restart gives one
-//! digest, the illegal ones are refused with the reason, and damage is mended and told.
+//! Databases of interleaved transactions from outside. Every legal way to restart gives one digest, the illegal ones
+//! are refused with the reason, and damage is repaired and reported.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use crate::support::{arg, ended, perdura};
 const IMAGES: usize = 2;
 const STREAMS: usize = 3;
 
-/// A crashed database: its directories, and the digest of what was acknowledged.
+/// A crashed database: its directories, and the digest of the acknowledged data.
 struct Crashed {
     data: PathBuf,
     logs: Vec<PathBuf>,
@@ -24,7 +24,7 @@ struct Crashed {
     digest: String,
 }
 
-/// The seeded clients: a few transactions open at once, some rolled back.
+/// Runs the seeded clients: a few transactions open at once, some rolled back.
 fn work(db: &Steal, rng: &mut fastrand::Rng, transactions: usize) {
     let row = |rng: &mut fastrand::Rng| -> Vec<u8> { (0..120).map(|_| rng.u8(..)).collect() };
     let partitions = db.heap().geometry().partitions;
@@ -129,7 +129,7 @@ impl Crashed {
     }
 }
 
-/// The methods and levels that are legal for a scheme; the first method is `auto`.
+/// Returns the methods and levels that are legal for a scheme. The first method is `auto`.
 fn legal(scheme: Scheme) -> (&'static [&'static str], &'static [&'static str]) {
     match scheme {
         Scheme::Dl1p => (&["dl1p"], &["1", "2", "3", "4"]),
@@ -168,7 +168,7 @@ fn every_legal_way_to_restart_gives_what_was_committed() {
         assert_eq!((code, text.trim()), (0, crashed.digest.as_str()));
         let (code, text) = crashed.verb(&["verify", "--strict"]);
         assert_eq!(code, 0, "{text}");
-        // For good; what follows finds the same.
+        // This restart writes its result. The next one finds the same data.
         let (code, text) = crashed.verb(&["restart"]);
         assert_eq!(code, 0, "{text}");
         let again = crashed.report(&[]);
@@ -203,7 +203,7 @@ fn illegal_methods_and_levels_are_refused_with_the_reason() {
         let (code, text) = crashed.verb(&["restart", "--accept-divergence"]);
         assert_eq!(code, 2, "{text}");
         assert!(text.contains("no procedures"), "{text}");
-        // The product's engine leaves it alone.
+        // The product's engine does not open it.
         let (code, text) = ended(&[
             "serve",
             "--data",
@@ -231,7 +231,7 @@ fn a_damaged_image_page_on_any_disk_is_rebuilt_at_every_level() {
             .unwrap();
         let slot = newest["slot"].as_str().unwrap().to_lowercase();
         let entries = newest["entries"].as_array().unwrap();
-        // Chunks are dealt out to the partitions in turn, and partitions to the disks.
+        // Chunks are assigned to the partitions in turn, and partitions to the disks.
         let chunk = StealOptions::new(scheme, 128).chunk_pages;
         let mut hit = Vec::new();
         for (disk, image) in crashed.images.iter().enumerate() {
@@ -284,7 +284,7 @@ fn a_wrong_number_of_directories_is_a_usage_error_and_a_missing_one_is_named() {
     assert_eq!(code, 2, "{text}");
     assert!(text.contains("3 stream"), "{text}");
     crashed.logs = logs;
-    // Two disks in each other's place hold each other's pages.
+    // Two swapped disks hold each other's pages.
     crashed.images.reverse();
     let (code, text) = crashed.verb(&["restart", "--dry-run"]);
     assert_eq!(code, 2, "{text}");

@@ -1,4 +1,4 @@
-//! Trees that something has happened to: what is refused, what is named, and that nothing is overwritten.
+//! Damaged trees: the refusals, the named damage, and the proof that nothing is overwritten.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use perdura_wal::Scheme;
 use crate::keyed::{Crashed, PAGE_BYTES};
 use crate::support::arg;
 
-/// Changes the file of pages for as long as `f` takes.
+/// Changes the file of pages while `f` runs.
 fn with_pages(crashed: &Crashed, change: impl FnOnce(&mut Vec<u8>), f: impl FnOnce()) {
     let path = crashed.data.join("tree").join("pages");
     let whole = std::fs::read(&path).unwrap();
@@ -22,7 +22,7 @@ fn with_pages(crashed: &Crashed, change: impl FnOnce(&mut Vec<u8>), f: impl FnOn
     std::fs::write(&path, whole).unwrap();
 }
 
-/// The pages of a kind, as they are on disk.
+/// Returns the pages of a kind, as they are on disk.
 fn pages(crashed: &Crashed, kind: Kind) -> Vec<usize> {
     let bytes = std::fs::read(crashed.data.join("tree").join("pages")).unwrap();
     let of_kind =
@@ -34,8 +34,8 @@ fn pages(crashed: &Crashed, kind: Kind) -> Vec<usize> {
         .collect()
 }
 
-/// What was there is there. A file may have become longer: a restart puts pages that it has copies of behind the end of one
-/// that was cut.
+/// Checks that all old bytes are unchanged. A file may have become longer: a restart puts the pages of which it has
+/// copies behind the end of a file that was cut.
 fn assert_kept(crashed: &Crashed, before: &BTreeMap<PathBuf, Vec<u8>>) {
     let now = crashed.files();
     for (path, bytes) in before {
@@ -44,7 +44,7 @@ fn assert_kept(crashed: &Crashed, before: &BTreeMap<PathBuf, Vec<u8>>) {
     }
 }
 
-/// Refused with this exit code, and with these words.
+/// Checks the refusal: this exit code, and these words.
 fn refused(crashed: &Crashed, words: &[&str], code: i32, says: &[&str]) {
     let (found, text) = crashed.verb(words);
     assert_eq!(found, code, "{words:?}: {text}");
@@ -65,7 +65,7 @@ fn verify_reads_each_page_and_names_the_keys_that_a_damaged_one_has() {
     let (code, text) = crashed.verb(&["verify"]);
     assert!(code == 0 && text.contains("tree "), "{text}");
 
-    // No page was torn, so the copies of the newest batch are not needed; with them some damage would be mended.
+    // No page was torn, so the copies of the newest batch are not needed. With them some damage would be repaired.
     let double = crashed.data.join("tree").join("double");
     let bytes = std::fs::metadata(&double).unwrap().len();
     std::fs::write(&double, vec![0; usize::try_from(bytes).unwrap()]).unwrap();
@@ -82,7 +82,7 @@ fn verify_reads_each_page_and_names_the_keys_that_a_damaged_one_has() {
         let page = format!("page {leaf}");
         refused(&crashed, &["digest"], 3, &[&page, "tree/pages"]);
     });
-    // One that leads to leaves: all of their rows.
+    // A page that leads to leaves: all of their rows.
     let inner = pages(&crashed, Kind::Inner);
     with_pages(&crashed, flip(inner[0] * PAGE_BYTES + 700), || {
         let page = format!("page {}:", inner[0]);
@@ -98,7 +98,7 @@ fn verify_reads_each_page_and_names_the_keys_that_a_damaged_one_has() {
         );
         refused(&crashed, &["restart", "--dry-run"], 3, &["page 0"]);
     });
-    // A page of this tree in another one's place.
+    // A page of this tree in the place of another one.
     let copy = |bytes: &mut Vec<u8>| {
         let from = leaves[3] * PAGE_BYTES;
         bytes.copy_within(from..from + PAGE_BYTES, leaf * PAGE_BYTES);
@@ -139,7 +139,7 @@ fn files_that_are_missing_short_or_of_another_database_are_refused_by_name() {
             refused(&crashed, verb, 3, &["tree/pages"])
         });
     }
-    // Swapped with another database's, alone and together with its double-write file.
+    // Swapped with the page of another database, alone and together with its double-write file.
     let foreign = |name: &str| std::fs::read(other.data.join("tree").join(name)).unwrap();
     for verb in verbs {
         let swap = |bytes: &mut Vec<u8>| *bytes = foreign("pages");

@@ -1,4 +1,4 @@
-//! `kill -9`, again and again, under load.
+//! Repeated `kill -9` under load.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ fn kill(log_io: &str, rounds: u64) {
     let mut rng = fastrand::Rng::with_seed(seed ^ 0x6b69_6c6c);
     for round in 0..rounds {
         if rng.u8(..3) == 0 {
-            // A restart that is itself killed.
+            // A restart that is killed.
             let server = Server::spawn(&data, &extra);
             std::thread::sleep(Duration::from_millis(rng.u64(..40)));
             server.kill();

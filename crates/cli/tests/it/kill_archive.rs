@@ -1,8 +1,8 @@
-//! A server that is killed under load is restored from its archive, and its backups are made and listed while it runs.
+//! A server that is killed under load is restored from its archive. Its backups are made and listed while it runs.
 //!
-//! What clients were answered and the archive has not is lost with the disk, so what is restored is a state from a moment
-//! before: of each client the first of its writes, in its order and without a gap. When a next life has archived the rest
-//! of the log, what is restored is the database.
+//! Acknowledged writes that the archive does not have are lost with the disk. So the restored state is that of an
+//! earlier moment: the first writes of each client, in its order and without a gap. When a next life has archived the
+//! rest of the log, the restored state is that of the database.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -18,7 +18,7 @@ pub fn done(args: &[&str]) -> String {
     text
 }
 
-/// A field of INFO archive.
+/// Returns a field of INFO archive.
 pub fn field(server: &Server, name: &str) -> String {
     let Reply::Bulk(Some(info)) = server.ask(&["INFO", "archive"]) else {
         panic!("no INFO");
@@ -42,7 +42,7 @@ pub fn wait_until(server: &Server, name: &str, holds: impl Fn(&str) -> bool) -> 
     }
 }
 
-/// Each client appends numbers to a list of its own and counts what was answered, until the server is killed.
+/// Lets each client append numbers to its own list and count the acknowledged ones, until the server is killed.
 fn load(server: Server, answered: &[AtomicU64], lasts: Duration) {
     let (port, is_over) = (server.port(), AtomicBool::new(false));
     std::thread::scope(|scope| {
@@ -133,7 +133,7 @@ fn a_server_killed_under_load_is_restored_from_its_archive_again_and_again() {
             restored_rows += count;
         }
         server.kill();
-        // The next life archives what is left of the log, and then nothing is missing.
+        // The next life archives the rest of the log. Then nothing is missing.
         let server = Server::start(&data, &with_archive);
         for (id, answered) in answered.iter().enumerate() {
             let kept = numbers(&server, id);

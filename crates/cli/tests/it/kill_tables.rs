@@ -1,4 +1,4 @@
-//! `kill -9` of TPC-C under every scheme: what the twelve consistency conditions say afterwards.
+//! `kill -9` of TPC-C under every scheme, and the twelve consistency conditions afterwards.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::support::{PERDURA, arg, ended, number_from_env};
 
-/// Small tables, and checkpoints in the middle of everything.
+/// Returns the arguments of a bench with small tables and frequent checkpoints.
 fn bench<'a>(data: &'a Path, scheme: &'a str, seed: &'a str) -> Vec<&'a str> {
     vec![
         "bench",
@@ -36,7 +36,7 @@ fn kill(scheme: &str) {
     let mut rng = fastrand::Rng::with_seed(seed ^ 0x7470_6363);
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("db");
-    // The population is no transaction: what a kill in its midst leaves is for nobody to judge.
+    // The population is no transaction. The result of a kill during it is not checked.
     let mut args = bench(&data, scheme, "1");
     args.extend(["--txns", "10"]);
     let (code, text) = ended(&args);

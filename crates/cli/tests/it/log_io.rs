@@ -1,5 +1,5 @@
-//! How the log's writes become durable, from outside: what INFO and the start's lines say, and what a
-//! start does where the kernel refuses a way (`shim/refuse.c` installs a filter as a container does).
+//! The ways in which the log's writes become durable, from outside. INFO and the lines of a start report the way. The
+//! tests also check a start under a kernel that refuses a way (`shim/refuse.c` installs a filter as a container does).
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ const ENOMEM: i32 = 12;
 const ENOSYS: i32 = 38;
 const EOPNOTSUPP: i32 = 95;
 
-/// A server that the kernel refuses something, whether it gets ready or not.
+/// Starts a server to which the kernel refuses something, and does not check that it becomes ready.
 fn refused(data: &Path, refusals: &[(&str, i32)], extra: &[&str]) -> Server {
     let mut variables = vec![("LD_PRELOAD", arg(&library("refuse")).to_owned())];
     for (what, error) in refusals {
@@ -58,7 +58,7 @@ fn info_and_the_starts_lines_say_how_each_log_is_written() {
         let end = format!("; the disk's cache: {cache}, FUA: {fua}");
         assert!(line.ends_with(&end), "{line}");
     }
-    // The reply came when the write was durable, and nothing else writes but a beacon.
+    // The reply came when the write was durable, and only a beacon is written after it.
     assert!(server.log_field("log_in_flight").parse::<u64>().unwrap() <= 1);
     server.stop();
 
@@ -109,7 +109,7 @@ fn where_rings_are_refused_auto_takes_another_way_and_says_why() {
         let told = ["log-io is ring", why, "Set log-io to auto or sync"];
         assert!(told.iter().all(|part| said.contains(part)), "{said}");
 
-        // Where they are allowed again, nothing is missing.
+        // With the calls allowed again, nothing is missing.
         let server = Server::start(dir.path(), &[]);
         check_kept(&server, &["kept", "more"]);
         server.stop();

@@ -68,7 +68,7 @@ impl Node {
         Client::connect(&net, &self.address, &caller, PATIENCE).unwrap()
     }
 
-    /// Its next line.
+    /// Returns its next line.
     pub fn says(&mut self) -> String {
         let mut line = String::new();
         self.stderr.read_line(&mut line).unwrap();

@@ -1,8 +1,8 @@
-//! The built `perdura` command from outside: its words and exit codes, what damage and full disks
-//! do to it, and what survives when it is killed or the power is cut.
+//! The built `perdura` command from outside: its messages and exit codes, the effects of damage and full disks, and the
+//! data that survives a kill or a power cut.
 //!
-//! One binary for all of it; `support` starts servers and speaks to them, `clients` is the
-//! concurrent load that knows what must be there afterwards.
+//! All tests are in one binary. `support` starts servers and speaks to them. `clients` is the concurrent load that
+//! knows the expected data afterwards.
 
 mod archive;
 mod archive_agent;

@@ -1,8 +1,8 @@
-//! What clients leave behind stays within its share of `maxmemory`.
+//! The memory of clients stays within its share of `maxmemory`.
 //!
-//! Measured as the process's peak of resident memory (`VmHWM`), less that of the idle server: it is
-//! there on every Linux, where a memory cgroup of one's own is not. `PERDURA_MEMORY_LONG=1` sends as
-//! much as the attacks did that these tests are of.
+//! The measure is the process's peak of resident memory (`VmHWM`), less that of the idle server. It exists on every
+//! Linux, unlike a separate memory cgroup. `PERDURA_MEMORY_LONG=1` sends as much as the attacks that these tests are
+//! about.
 
 use crate::support::{Client, Reply, Server, number_from_env, request};
 use std::io::{ErrorKind, Write};
@@ -14,7 +14,7 @@ const MIB: u64 = 1 << 20;
 /// `maxmemory` of these servers, and the share of clients by default.
 const LIMIT: u64 = 1024 * MIB;
 const SHARE: u64 = LIMIT / 100 * 5;
-/// How far over its budget a server may come.
+/// The bytes by which a server may exceed its budget.
 const SLACK: u64 = LIMIT / 100;
 
 struct Watched {
@@ -60,7 +60,7 @@ fn figure(server: &Server, section: &str, name: &str) -> u64 {
 }
 
 impl Watched {
-    /// Fails if the peak was more than the clients' share, `data` bytes besides, and the slack.
+    /// Fails if the peak exceeded the clients' share, `data` bytes and the slack together.
     fn check(&self, data: u64) {
         let took = peak(&self.server) - self.idle;
         let budget = SHARE + data;
@@ -81,7 +81,7 @@ fn is_long() -> bool {
     number_from_env("PERDURA_MEMORY_LONG", 0) > 0
 }
 
-/// Sends as much as the server takes until it closes, or takes nothing for a while.
+/// Sends as much as the server accepts until it closes, or accepts nothing for a while.
 fn pour(socket: &mut TcpStream, bytes: &[u8]) {
     let patience = Some(Duration::from_millis(300));
     socket.set_write_timeout(patience).unwrap();
@@ -142,7 +142,7 @@ fn half_sent_values_stay_within_the_share_of_clients_and_spare_who_is_not_to_be_
         .collect();
     let sockets: Vec<TcpStream> = clients.into_iter().map(|c| c.join().unwrap()).collect();
     watched.check(0);
-    // The largest has stopped sending: it goes, so that the others come on.
+    // The largest client has stopped sending. It is disconnected, so that the others can continue.
     let begin = Instant::now();
     while watched.evicted() == 0 {
         assert!(
@@ -172,7 +172,7 @@ fn uploads_that_wait_for_the_server_stay_within_the_share_of_clients_and_nobody_
             })
         })
         .collect();
-    // Half of them are enough to fill the share; the others are not read until those have run.
+    // Half of them are enough to fill the share. The others are not read until those have run.
     std::thread::sleep(Duration::from_millis(1500));
     watched.check(0);
     let unpaused = watched.server.ask(&["CLIENT", "UNPAUSE"]);
@@ -223,7 +223,7 @@ fn a_block_of_a_million_commands_stays_within_the_share_of_clients() {
         let key = format!("key:{n:012}");
         commands.extend_from_slice(&request(&[b"SET", key.as_bytes(), &[b'v'; 100]]));
     }
-    // Its replies, which it does not read, are in its way too: it is stopped or disconnected.
+    // The replies that it does not read also count against it. It is stopped or disconnected.
     pour(&mut client, &commands);
     watched.check(0);
 }

@@ -9,14 +9,14 @@ use crate::support::{Client, PERDURA, Reply, arg, free_port};
 
 const MIB: u64 = 1 << 20;
 
-/// Two groups, one in the other; the outer one has the limit. They are removed when dropped.
+/// Two groups, one in the other. The outer one has the limit. They are removed when dropped.
 struct Groups {
     outer: PathBuf,
     file: &'static str,
 }
 
 impl Groups {
-    /// Makes them, in whichever hierarchy limits memory here.
+    /// Makes them, in the hierarchy that limits memory here.
     fn make(name: &str) -> Option<Groups> {
         let name = format!("perdura-test-{}-{name}", std::process::id());
         let one = Path::new("/sys/fs/cgroup/memory");
@@ -44,7 +44,7 @@ impl Groups {
         fs::write(self.outer.join(self.file), bytes.to_string()).unwrap();
     }
 
-    /// A command that runs the server in the inner group.
+    /// Returns a command that runs the server in the inner group.
     fn server(&self, data: &Path, port: u16) -> Command {
         let mut command = Command::new("sh");
         let script = "echo $$ > \"$0/cgroup.procs\" && exec \"$@\"";

@@ -1,5 +1,5 @@
-//! Nodes with a hard copy, as processes, under a writer whose disk lags behind: when all three have failed, what the nodes had
-//! copied to their directories comes back.
+//! Nodes with a hard copy, as processes, under a writer whose disk lags behind. When all three have failed, the data
+//! that the nodes had copied to their directories comes back.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::node_processes::{World, plain};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A writer in this process: its disk keeps what was synced, and nothing else, when the power fails.
+/// A writer in this process. When the power fails, its disk keeps only synced data.
 struct Writer {
     world: World,
     disk: Arc<SimDisk>,
@@ -101,7 +101,7 @@ impl Writer {
         last
     }
 
-    /// Positions up to which the files of a node reach, all streams together.
+    /// Returns the bytes in the files of a node, over all streams.
     fn copied(&self, number: usize) -> u64 {
         let path = self.world.dir.path().join(format!("copies-{number}"));
         let found = list(&perdura_device::FileDisk::at(&path)).unwrap();
@@ -109,7 +109,7 @@ impl Writer {
         ends.map(|ring| ring.end.0 - ring.start.0).sum()
     }
 
-    /// Waits until the copies grow no more.
+    /// Waits until the copies no longer grow.
     fn let_copy(&self) {
         let mut before = [u64::MAX; 2];
         loop {
@@ -142,7 +142,7 @@ fn what_both_nodes_copied_comes_back_when_all_three_were_killed() {
     let on_disk = core.wal().durable(Rung::Disk);
     let kept = writer.put(&core, 0..200);
     writer.let_copy();
-    // Half a moment later everything fails, so some of these are copied and some are not.
+    // Everything fails shortly afterwards, so some of these are copied and some are not.
     let last = writer.put(&core, 200..260);
     assert_eq!(
         core.wal().durable(Rung::Disk),
@@ -187,7 +187,7 @@ fn what_both_nodes_copied_comes_back_when_all_three_were_killed() {
         "{told}"
     );
 
-    // The next life retires what the nodes had of this one.
+    // The next life retires this life's data on the nodes.
     writer.settle(&core, |core| core.nodes().unwrap().is_mirrored());
     writer.put(&core, 300..310);
     core.flush_all().unwrap();
@@ -197,7 +197,7 @@ fn what_both_nodes_copied_comes_back_when_all_three_were_killed() {
     assert!(has(&core, 309) && has(&core, 199));
 }
 
-/// One node has lost its copy, too: the other one's suffices as far as it goes.
+/// One node has also lost its copy. The copy of the other one suffices as far as it goes.
 #[test]
 fn the_copy_of_one_node_is_enough_and_a_torn_end_of_it_does_not_count() {
     let mut writer = Writer::new();
@@ -214,7 +214,7 @@ fn the_copy_of_one_node_is_enough_and_a_torn_end_of_it_does_not_count() {
     writer.disk.crash(CrashProfile::Nothing, 1);
     let copies = |number: usize| writer.world.dir.path().join(format!("copies-{number}"));
     std::fs::remove_dir_all(copies(0)).unwrap();
-    // The last piece of the other one is cut.
+    // The last piece of the other copy is cut.
     for entry in std::fs::read_dir(copies(1)).unwrap().map(Result::unwrap) {
         if entry.file_name().to_string_lossy().ends_with(".copy") {
             let file = std::fs::File::options()

@@ -1,5 +1,5 @@
-//! What operators, strangers and broken machines do to a database with nodes, as processes: each a clear word or a change
-//! of view, and nothing is lost.
+//! A database with nodes, as processes, under the mistakes of operators, strangers and broken machines. Each causes a
+//! clear message or a change of view, and nothing is lost.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -13,13 +13,13 @@ use rustix::process::Signal;
 use crate::node_processes::{World, await_field, await_mirror, plain};
 use crate::support::{Reply, Server, arg, ended, signal};
 
-/// The exit code of a start that is refused, and what it says.
+/// Returns the exit code of a start that is refused, and its message.
 fn refused(world: &World, flags: &[&str]) -> (i32, String) {
     let (status, said) = Server::spawn(&world.data, &world.flags(flags)).wait();
     (status.code().unwrap_or(-1), said)
 }
 
-/// Writes, and kills the writer: the end of the log is in the nodes.
+/// Writes, and kills the writer. The end of the log is then in the nodes.
 fn fallen(world: &mut World) {
     let server = world.serve();
     let mut client = server.connect().unwrap();
@@ -28,7 +28,7 @@ fn fallen(world: &mut World) {
     assert!(world.acked.len() > 3, "{} writes", world.acked.len());
 }
 
-/// All is there after all.
+/// Checks that all data is there.
 fn all_is_there(world: &World) {
     let server = world.serve();
     world.check(&server);
@@ -162,7 +162,7 @@ fn nodes_whose_rings_are_too_small_or_too_few_are_no_mirror_until_they_are_large
     all_is_there(&world);
 }
 
-/// A process at a node's address that is none. It answers every connection with some bytes, and perhaps hangs up.
+/// A process at a node's address that is not a node. It answers every connection with some bytes, and may hang up.
 struct Stranger {
     stop: Arc<AtomicBool>,
     thread: Option<std::thread::JoinHandle<()>>,
@@ -180,7 +180,7 @@ impl Stranger {
             let mut kept: Vec<TcpStream> = Vec::new();
             while !stopped.load(Ordering::SeqCst) {
                 if let Ok((mut socket, _)) = listener.accept() {
-                    // Its hello; the writer may be gone.
+                    // It reads the hello. The writer may be gone.
                     let _ = socket.set_nonblocking(false);
                     let _ = socket.read(&mut [0; 4096]);
                     let _ = socket.write_all(&says);
@@ -206,7 +206,7 @@ impl Drop for Stranger {
     }
 }
 
-/// What strangers say, whether they hang up, and what a database says of it.
+/// Returns the bytes that strangers send, whether they hang up, and the database's message about it.
 fn sayings() -> [(&'static str, Vec<u8>, bool, &'static str); 5] {
     let mut half = 100_u32.to_le_bytes().to_vec();
     half.extend([7; 46]);
@@ -284,7 +284,7 @@ fn a_takeover_goes_by_the_node_that_is_left_whatever_answers_for_the_other_one()
     }
 }
 
-/// Two nodes that nobody can reach any more: the start says so of each in its time.
+/// Two nodes can no longer be reached. The start reports each of them in its time.
 #[test]
 fn a_takeover_without_any_node_names_each_and_gives_up_in_its_time() {
     let mut world = World::new();
@@ -320,7 +320,7 @@ fn two_nodes_that_are_one_or_on_one_machine_are_refused_or_named() {
         "{code}: {said}"
     );
     let address = &world.nodes[0].address;
-    // The same socket by another spelling of its address.
+    // The same socket by another form of its address.
     let again = address.replace("127.0.0.2", "127.2");
     let twice = format!("{address},{again}");
     let cases = [
@@ -360,7 +360,7 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// The machine of the writer sleeps, its disk goes to another one, and it wakes up.
+/// The machine of the writer sleeps, another process takes its disk, and it wakes up.
 #[test]
 fn a_writer_that_was_replaced_while_it_slept_acknowledges_nothing_more_and_stops() {
     for rung in ["mirror", "disk"] {
@@ -368,7 +368,8 @@ fn a_writer_that_was_replaced_while_it_slept_acknowledges_nothing_more_and_stops
     }
 }
 
-/// It may have synced its own disk: that is another one's by then.
+/// Replaces a writer while it sleeps, and checks its later writes. It may have synced its own disk, which belongs to
+/// another process now.
 fn a_replaced_writer_acknowledges_nothing(rung: &str) {
     let mut world = World::new();
     let old = world.serve();
@@ -397,8 +398,8 @@ fn a_replaced_writer_acknowledges_nothing(rung: &str) {
     new.stop();
 }
 
-/// Another machine may reach the directory, and the writer's machine sleeps for longer than its lease: it stops when it wakes up,
-/// and the next writer does not begin before.
+/// Another machine may reach the directory, and the writer's machine sleeps for longer than its lease. The writer stops
+/// when it wakes up, and the next writer does not begin before.
 #[test]
 fn a_writer_that_has_not_asked_the_arbiter_within_its_lease_stops_and_the_next_one_waits_for_that()
 {

@@ -1,6 +1,6 @@
 //! A server and its nodes, each in a network namespace, whose links are cut while a client writes.
 //!
-//!   sudo scripts/test-mirror-net.sh          PERDURA_MIRROR_ROUNDS=200 for the long way
+//! Run: sudo scripts/test-mirror-net.sh. PERDURA_MIRROR_ROUNDS=200 gives the long form.
 //!
 //! The script makes the namespaces and runs this test in the writer's. `scripts/test.sh` calls it.
 
@@ -39,19 +39,19 @@ fn ip(args: &[&str]) {
     assert!(status.success(), "ip {args:?}: {status}");
 }
 
-/// What is lost on a link.
+/// The frames that are lost on a link.
 #[derive(Debug, Clone, Copy)]
 enum Cut {
-    /// All, and both sides may notice.
+    /// All frames, and both sides may notice.
     Down,
-    /// What the writer sends.
+    /// The frames of the writer.
     Up,
-    /// What the node sends.
+    /// The frames of the node.
     Back,
 }
 
 impl Link {
-    /// Frames to an address that no device has are lost without a word.
+    /// Loses frames. Those to an address that no device has vanish without an error.
     fn lose(&self, cut: Cut, is_cut: bool) {
         let nobody = "02:00:00:00:00:99";
         match (cut, is_cut) {
@@ -82,7 +82,8 @@ impl Link {
     }
 }
 
-/// A start while no node of a mirror can be reached is refused; one whose view had changed before it has all on its disk.
+/// Starts a server while no node of a mirror can be reached. It must be refused. If its view had changed before, it has
+/// everything on its disk.
 fn start_without_nodes(world: &World) -> bool {
     let Some(said) = world.refusal() else {
         return false;
@@ -134,7 +135,7 @@ fn partitions_lose_nothing_that_was_acknowledged() {
                 world.write(&mut client, Duration::from_millis(50));
                 server.kill();
             }
-            // Both are: writes go on, on the disk.
+            // Both links are cut: writes continue on the disk.
             1 => {
                 LINKS.iter().for_each(|link| link.lose(cut, true));
                 let pause = world.write(&mut client, GOES_ON);
@@ -144,7 +145,7 @@ fn partitions_lose_nothing_that_was_acknowledged() {
                 await_mirror(&server);
                 server.kill();
             }
-            // One link is cut, and the writer dies: the other node has all.
+            // One link is cut, and the writer dies: the other node has everything.
             2 => {
                 LINKS[one].lose(cut, true);
                 let pause = Duration::from_millis(world.random.u64(..400));
@@ -156,17 +157,17 @@ fn partitions_lose_nothing_that_was_acknowledged() {
                 await_mirror(&server);
                 server.kill();
             }
-            // Both are cut, and the writer dies: it waits for them.
+            // Both links are cut, and the writer dies: its start waits for them.
             3 => {
                 LINKS.iter().for_each(|link| link.lose(cut, true));
-                // Before the view has changed: no write is acknowledged any more.
+                // The view has not changed yet, and no write is acknowledged any more.
                 client.set_patience(Duration::from_millis(20));
                 world.write(&mut client, Duration::from_millis(20));
                 server.kill();
                 refused += u64::from(start_without_nodes(&world));
                 LINKS.iter().for_each(|link| link.lose(cut, false));
             }
-            // A node that is cut off dies.
+            // A node whose link is cut dies.
             4 => {
                 LINKS[one].lose(cut, true);
                 world.write(&mut client, Duration::from_millis(300));

@@ -25,7 +25,7 @@ impl Papers {
     }
 }
 
-/// Nodes that speak TLS only, and ask the database for the certificate of `client`.
+/// Returns the arguments of nodes that speak only TLS, and ask the database for the certificate of `client`.
 fn tls_args(node: &Papers, client: &Papers, address: &str) -> Vec<String> {
     let args = [
         "--tls-listen",
@@ -44,7 +44,7 @@ fn tls_args(node: &Papers, client: &Papers, address: &str) -> Vec<String> {
     args.map(str::to_owned).to_vec()
 }
 
-/// Flags that say how TLS is spoken.
+/// Returns the flags for the TLS of a database.
 fn speaks<'a>(authority: &'a Papers, own: &'a Papers) -> [&'a str; 6] {
     [
         "--log-tls-ca-cert-file",
@@ -56,7 +56,7 @@ fn speaks<'a>(authority: &'a Papers, own: &'a Papers) -> [&'a str; 6] {
     ]
 }
 
-/// What a start says that no node answers.
+/// Returns the message of a start that no node answers.
 fn refusal(world: &World, flags: &[&str]) -> String {
     let (status, said) = Server::spawn(&world.data, &world.flags(flags)).wait();
     assert_eq!(status.code(), Some(2), "{said}");
@@ -82,7 +82,7 @@ fn a_database_that_reaches_its_nodes_by_tls_acknowledges_in_memory_and_takes_ove
         world.write(&mut client, Duration::from_millis(200));
         server.kill();
     }
-    // A takeover: the nodes' certificate is checked, and the database's own by the nodes.
+    // A takeover. It checks the nodes' certificate, and the nodes check the database's.
     let last = world.flags.split_off(world.flags.len() - right.len());
     let said = refusal(&world, &speaks(&strange, &own));
     assert!(said.contains("certificate is not trusted here"), "{said}");

@@ -1,7 +1,7 @@
-//! What a client's keys must hold: the commands of all types, as plainly as they can be said.
+//! The expected data of a client's keys. It implements the commands of all types as plainly as possible.
 //!
-//! The model reads the words that go to the server and gives the reply that must come back. Sets are
-//! ordered and scores are whole numbers here, so that what a server holds compares as it is.
+//! The model reads the words that are sent to the server and returns the expected reply. Sets are ordered and scores
+//! are whole numbers here, so that the server's data can be compared directly.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -47,7 +47,7 @@ impl Value {
         }
     }
 
-    /// A few words for people.
+    /// Returns a few words for people.
     pub fn brief(&self) -> String {
         let (kind, len) = match self {
             Value::String(bytes) => {
@@ -67,18 +67,18 @@ impl Value {
     }
 }
 
-/// A key's value and when it expires.
+/// A key's value and its expiry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
     pub value: Value,
     pub expires_at_ms: Option<i64>,
 }
 
-/// Keys of two databases. Clients work in database 0; COPY and MOVE reach database 1.
+/// The keys of two databases. Clients work in database 0. COPY and MOVE reach database 1.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Model {
     pub keys: BTreeMap<(u8, Bytes), Entry>,
-    /// How often the client has incremented the shared counter.
+    /// The number of times that the client has incremented the shared counter.
     pub shared: u64,
 }
 
@@ -97,13 +97,13 @@ pub fn parsed(word: &[u8]) -> i64 {
     std::str::from_utf8(word).unwrap().parse().unwrap()
 }
 
-/// A position as Redis counts: from the end if negative. Outside is outside.
+/// Returns a position as Redis counts: from the end if negative. A position outside stays outside.
 fn position(index: i64, len: usize) -> i64 {
     let len = i64::try_from(len).unwrap();
     if index < 0 { len + index } else { index }
 }
 
-/// The elements `from..to` that a range from `start` to `stop` means.
+/// Returns the elements `from..to` of a range from `start` to `stop`.
 fn stretch(start: &[u8], stop: &[u8], len: usize) -> (usize, usize) {
     let from = position(parsed(start), len).max(0);
     let to = (position(parsed(stop), len) + 1).clamp(0, i64::try_from(len).unwrap());
@@ -111,9 +111,9 @@ fn stretch(start: &[u8], stop: &[u8], len: usize) -> (usize, usize) {
     (from, usize::try_from(to).unwrap().max(from))
 }
 
-/// The cell of a longitude and a latitude in whole degrees: 26 bits of each by turns, the latitude's first.
+/// Returns the cell of a longitude and a latitude in whole degrees: 26 bits of each in turn, the latitude's first.
 fn cell([longitude, latitude]: [i64; 2]) -> i64 {
-    /// The greatest latitude, and what a degree has of the same parts.
+    /// The greatest latitude, and the parts of a degree in the same unit.
     const LATITUDE_MAX: i64 = 8_505_112_878;
     const DEGREE: i64 = 100_000_000;
     let north = ((latitude * DEGREE + LATITUDE_MAX) << 26) / (2 * LATITUDE_MAX);
@@ -155,7 +155,7 @@ macro_rules! made {
 }
 
 impl Model {
-    /// Does what a request does. `None` is the reply that other clients have a say in.
+    /// Applies a request. `None`: the reply also depends on other clients.
     pub fn apply(&mut self, words: &Words) -> Option<Reply> {
         if words[1] == SHARED {
             self.shared += 1;
@@ -232,7 +232,7 @@ impl Model {
         Reply::Bulk(Some(scripted::library_name(key).into_bytes()))
     }
 
-    /// Whole keys to other names and databases.
+    /// Moves or copies whole keys to other names and databases.
     fn carry(&mut self, words: &Words) -> Reply {
         let (name, from) = (words[0].as_slice(), (0, words[1].clone()));
         let to = match name {
@@ -497,7 +497,7 @@ impl Model {
                 ok()
             }
             b"LREM" => {
-                // All of them: the count is always zero here.
+                // All of them, because the count is always zero here.
                 let before = items.len();
                 items.retain(|item| item != &rest[1]);
                 number(before - items.len())

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::support::arg;
 
-/// Runs a program to its end. Fails with what it wrote to stderr.
+/// Runs a program to its end. Fails with its output on stderr.
 pub fn command(program: &str, args: &[&str]) -> Result<String, String> {
     let output = Command::new(program).args(args).output();
     let output = output.map_err(|error| format!("{program}: {error}"))?;
@@ -36,7 +36,7 @@ pub fn format(file: &Path, kind: Kind, mib: u64) -> Result<(), String> {
     made.map(drop)
 }
 
-/// A mounted file system in a file; unmounted when dropped.
+/// A mounted file system in a file. It is unmounted when dropped.
 pub struct Mounted<'a> {
     file: &'a Path,
     at: &'a Path,
@@ -57,7 +57,7 @@ impl<'a> Mounted<'a> {
 
     /// Unmounts it, and waits until the loop device is gone.
     pub fn unmount(&self) -> Result<(), String> {
-        // The kernel may still be ending what a killed server had in flight.
+        // The kernel may still be finishing operations of a killed server.
         let mut last = Ok(());
         for _ in 0..500 {
             last = command("umount", &[arg(self.at)]).map(drop);
@@ -86,7 +86,7 @@ impl Drop for Mounted<'_> {
     }
 }
 
-/// Reports that a test is not possible here. Fails where such tests are required.
+/// Reports that a test is not possible here. Fails if such tests are required.
 pub fn cannot_run(what: &str, needs: &str, why: &str) {
     let required = std::env::var_os("PERDURA_REQUIRE_POWERCUT").is_some();
     assert!(!required, "{what} cannot be tested here: {why}");

@@ -6,13 +6,14 @@ use std::time::{Duration, Instant};
 
 use crate::support::{Client, PERDURA, Reply, Server, arg, free_port, number_from_env};
 
-/// Acknowledgements come back this long after a node has failed. The short form runs beside other tests on busy cores.
+/// Returns the time after a node's failure within which acknowledgements come back. The short form runs beside other
+/// tests on busy cores.
 pub fn resumes() -> Duration {
     let is_long = std::env::var_os("PERDURA_MIRROR_ROUNDS").is_some();
     Duration::from_secs(if is_long { 1 } else { 5 })
 }
 
-/// Writes go on for so long after a failure.
+/// The time for which writes continue after a failure.
 pub const GOES_ON: Duration = Duration::from_secs(2);
 
 /// A node in a process. It is killed when dropped.
@@ -20,9 +21,9 @@ pub struct Node {
     pub child: Child,
     pub address: String,
     pub args: Vec<String>,
-    /// What runs its command, as `ip netns exec`.
+    /// The words that run its command, such as `ip netns exec`.
     within: Vec<String>,
-    /// Where its stderr goes.
+    /// The file of its stderr.
     stderr: PathBuf,
 }
 
@@ -73,7 +74,7 @@ impl Drop for Node {
     }
 }
 
-/// A database with two nodes, and what its client was told.
+/// A database with two nodes, and the acknowledgements that its client has.
 pub struct World {
     pub dir: tempfile::TempDir,
     pub data: PathBuf,
@@ -85,10 +86,10 @@ pub struct World {
     pub acked: Vec<(u64, String)>,
 }
 
-/// The arguments of a node, in a directory, at an address.
+/// Returns the arguments of a node, in a directory, at an address.
 pub type NodeArgs<'a> = dyn Fn(usize, &Path, &str) -> Vec<String> + 'a;
 
-/// Nodes without key and TLS.
+/// Returns the arguments of nodes without key and TLS.
 pub fn plain(_number: usize, _dir: &Path, address: &str) -> Vec<String> {
     ["--listen", address, "--ring", "8MiB"]
         .map(str::to_owned)
@@ -101,12 +102,12 @@ impl World {
     }
 
     pub fn with(node_args: &NodeArgs<'_>) -> World {
-        // Not the servers' address: a node that was killed finds its port free again.
+        // Not the servers' address, so that a node that was killed finds its port free again.
         let addresses = [(); 2].map(|()| format!("127.0.0.2:{}", free_port()));
         World::at(addresses, &[], node_args)
     }
 
-    /// Nodes at certain addresses, in the namespaces with these names.
+    /// Returns a world of nodes at certain addresses, in the namespaces with these names.
     pub fn at(addresses: [String; 2], namespaces: &[&str], node_args: &NodeArgs<'_>) -> World {
         let dir = tempfile::tempdir().unwrap();
         let nodes = [0, 1].map(|number| {
@@ -156,7 +157,7 @@ impl World {
         server
     }
 
-    /// Writes for a while; returns when it was last told that a write is acknowledged, and the longest pause.
+    /// Writes for a while. Returns the longest pause between two acknowledgements.
     pub fn write(&mut self, client: &mut Client, pause: Duration) -> Duration {
         let (begun, mut last, mut longest) = (Instant::now(), Instant::now(), Duration::ZERO);
         while begun.elapsed() < pause {
@@ -183,7 +184,7 @@ impl World {
         longest
     }
 
-    /// What a start says that refuses the database; `None` if it does not.
+    /// Returns the message of a start that refuses the database. `None`: the start does not refuse it.
     pub fn refusal(&self) -> Option<String> {
         let mut server = Server::spawn(&self.data, &self.flags(&[]));
         loop {
@@ -202,7 +203,7 @@ impl World {
         }
     }
 
-    /// All that was acknowledged is there.
+    /// Checks that everything acknowledged is there.
     pub fn check(&self, server: &Server) {
         let mut client = server.connect().unwrap();
         let mut count = |keys: &[(u64, String)]| {

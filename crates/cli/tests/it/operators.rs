@@ -1,4 +1,5 @@
-//! The messages of the command: no stderr can stop a process that works, and each message is one line that a program can read.
+//! The messages of the command. No stderr can stop a process that works, and each message is one line that a program
+//! can read.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
@@ -20,21 +21,21 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// More lines than the queue and a pipe hold.
 const MANY: usize = 6000;
 
-/// A stderr that takes nothing, or soon nothing more.
+/// A stderr that accepts nothing, or soon nothing more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Sink {
     /// A file on a disk without space.
     FullDisk,
-    /// A pipe whose reader is gone.
+    /// A pipe whose reader has closed it.
     NoReader,
-    /// A pipe that is full and that its reader does not read.
+    /// A full pipe that its reader does not read.
     Unread,
 }
 
 const SINKS: [Sink; 3] = [Sink::FullDisk, Sink::NoReader, Sink::Unread];
 
 impl Sink {
-    /// Opens it. Returns the end to write to, and the reader's if there is one.
+    /// Opens it. Returns the end to write to, and the reader's end, if any.
     fn open(self) -> (OwnedFd, Option<OwnedFd>) {
         if self == Sink::FullDisk {
             let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
@@ -49,7 +50,7 @@ impl Sink {
     }
 }
 
-/// Writes to a pipe until it takes no more.
+/// Writes to a pipe until it accepts no more.
 fn fill(writer: impl AsFd) {
     let flags = rustix::fs::fcntl_getfl(&writer).unwrap();
     rustix::fs::fcntl_setfl(&writer, flags | OFlags::NONBLOCK).unwrap();
@@ -101,7 +102,7 @@ impl Drop for Verb {
     }
 }
 
-/// Waits for something.
+/// Waits for a condition.
 fn eventually<T>(what: &str, mut found: impl FnMut() -> Option<T>) -> T {
     let begin = Instant::now();
     loop {
@@ -117,7 +118,7 @@ fn ok() -> Reply {
     Reply::Status("OK".into())
 }
 
-/// A number of INFO stats.
+/// Returns a number of INFO stats.
 fn figure(client: &mut Client, name: &str) -> u64 {
     let Reply::Bulk(Some(info)) = client.ask(&["INFO", "stats"]).unwrap() else {
         panic!("no INFO");
@@ -128,7 +129,7 @@ fn figure(client: &mut Client, name: &str) -> u64 {
     value.trim_start_matches(':').parse().unwrap()
 }
 
-/// An HTTP request, as any web page can send it. The answer does not matter.
+/// Sends an HTTP request, as any web page can. The answer does not matter.
 fn visit(port: u16) {
     let mut socket = TcpStream::connect(("127.0.0.1", port)).unwrap();
     socket
@@ -190,7 +191,7 @@ fn a_server_serves_and_ends_whatever_becomes_of_its_stderr() {
     }
 }
 
-/// The stderr of a process, opened again.
+/// Returns the stderr of a process, opened again.
 fn server_end(verb: &Verb) -> OwnedFd {
     let path = format!("/proc/{}/fd/2", verb.0.id());
     OpenOptions::new().write(true).open(path).unwrap().into()
@@ -283,7 +284,7 @@ fn an_agent_and_a_restore_do_their_work_whatever_becomes_of_stderr() {
         let status = Verb::spawn(&restore, stderr).await_end(&why);
         assert_eq!(status.code(), Some(0), "{why}");
         assert!(Db::open(Options::new(&to)).is_ok(), "{why}");
-        // What the verb has to say is lost, and the exit code is not.
+        // The verb's message is lost, but the exit code is not.
         let (stderr, _reader) = sink.open();
         let status = Verb::spawn(&restore, stderr).await_end(&why);
         assert!(matches!(status.code(), Some(1 | 2)), "{why}: {status}");

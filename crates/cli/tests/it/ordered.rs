@@ -1,4 +1,4 @@
-//! Databases with ordered frames from outside: what the verbs say of frames that only another program can play.
+//! Databases with ordered frames from outside: the messages of verbs for frames that only another program can play.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use perdura_wal::FrameKind;
 
 use crate::support::{arg, ended, perdura};
 
-/// A database that crashed, with a row and, if asked for, a call of procedure 42 in its log.
+/// Makes a database that crashed, with a row and, if asked for, a call of procedure 42 in its log.
 fn crashed(dir: &Path, declared: &[Family], with_call: bool) {
     let disk: Arc<dyn Disk> = Arc::new(FileDisk::new(dir).unwrap());
     let env = Env {

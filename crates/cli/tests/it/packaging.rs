@@ -1,4 +1,4 @@
-//! What a service manager, a shell and a manual get.
+//! The interfaces for a service manager, a shell and a manual.
 
 use std::os::unix::net::UnixDatagram;
 use std::process::{Child, Command, Stdio};
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::support::{PERDURA, SMALL, arg, ended, free_port, signal};
 
-/// A server that has a service manager: us.
+/// A server whose service manager is this test.
 struct Notified {
     child: Child,
     socket: UnixDatagram,

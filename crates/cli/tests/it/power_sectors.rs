@@ -15,7 +15,7 @@ const EXTRA: [&str; 4] = ["--checkpoint-log-size", "1MiB", "--partitions", "16"]
 
 /// The places of a test.
 struct Places {
-    /// Has the flushed sectors.
+    /// The file with the flushed sectors.
     flushed: PathBuf,
     fuse: PathBuf,
     mount: PathBuf,
@@ -31,10 +31,10 @@ impl Places {
     }
 
     fn disk(&self, kind: Kind, seed: u64) -> Result<Disk, String> {
-        // The least that mkfs.xfs takes is 300 MiB; the file is full of holes.
+        // mkfs.xfs needs at least 300 MiB. The file is sparse.
         format(&self.flushed, kind, 320)?;
-        // XFS does not survive a torn block of its own: if a directory's first sector is newer than the log, the recovery
-        // leaves the block as it is, and then finds that its checksum is wrong. So its disk has sectors of 4 KiB.
+        // XFS does not survive a torn block. If a directory's first sector is newer than the log, the recovery leaves
+        // the block unchanged, and then finds that its checksum is wrong. So its disk has sectors of 4 KiB.
         let unit = match kind {
             Kind::Ext4 => 1,
             Kind::Xfs => 8,
@@ -43,7 +43,7 @@ impl Places {
     }
 }
 
-/// Cuts the power under a server, and gives it back.
+/// Cuts the power under a server, and restores it.
 fn cut(disk: &Disk, mounted: &Mounted<'_>, server: Server) -> Cut {
     let cut = disk.cut(Duration::from_secs(3));
     server.kill();
@@ -73,10 +73,10 @@ fn lose_sectors(kind: Kind) {
     let mut clients = Clients::new(4, seed);
     let mut cuts = Cut::default();
     for round in 0..rounds {
-        // A slow disk has more unflushed when the power goes.
+        // A slow disk has more unflushed sectors when the power fails.
         disk.slow_down(Duration::from_millis(if rng.bool() { 20 } else { 3 }));
         if round > 0 && rng.bool() {
-            // A restart that loses its power too.
+            // A restart that also loses its power.
             let server = Server::spawn(&data, &EXTRA);
             std::thread::sleep(Duration::from_millis(rng.u64(..150)));
             cut(&disk, &mounted, server);

@@ -1,11 +1,10 @@
-//! Power cuts on a real file system: ext4 on a loop device, shut down without flushing its
-//! journal, as if the machine had lost its power.
+//! Power cuts on a real file system. An ext4 on a loop device is shut down without flushing its journal, as if the
+//! machine had lost its power.
 //!
 //! # The trap
-//! A sync that is under way when the file system is shut down may return success although its data
-//! is gone. The server would acknowledge it, and the harness, not the server, would have lost it.
-//! So every thread of the server is stopped first, which waits for system calls to end, and only
-//! then the power is cut.
+//! A sync that is under way when the file system is shut down may return success although its data is gone. The server
+//! would acknowledge the write, and the test, not the server, would have lost it. So every thread of the server is
+//! stopped first, which waits for system calls to end. Only then is the power cut.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -14,7 +13,7 @@ use crate::clients::Clients;
 use crate::mounts::{Kind, Mounted, cannot_run, command, format};
 use crate::support::{Server, arg, ended, number_from_env, signal};
 
-/// `_IOR('X', 125, u32)`: EXT4_IOC_SHUTDOWN; flag 2 is "without flushing the log".
+/// `_IOR('X', 125, u32)`: EXT4_IOC_SHUTDOWN. Flag 2 is "without flushing the log".
 const CUT: &str = r#"
     open(my $root, '<', $ARGV[0]) or die "open: $!";
     my $flags = pack('L', 2);

@@ -1,4 +1,5 @@
-//! Libraries in C that change what a program's system calls do (`shim/`), compiled when a test first needs them.
+//! Libraries in C that change the effect of a program's system calls (`shim/`). They are compiled when a test first
+//! needs them.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

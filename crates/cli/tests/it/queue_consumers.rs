@@ -16,21 +16,21 @@ const FINISH: &str = "
 /// The knowledge of one consumer.
 #[derive(Default)]
 pub struct Consumer {
-    /// Numbers whose XADD was acknowledged.
+    /// The numbers whose XADD was acknowledged.
     pub added: BTreeMap<Id, u64>,
-    /// Numbers of an XADD in doubt.
+    /// The numbers of an XADD in doubt.
     pub adding: Vec<u64>,
-    /// Numbers that it was given, by id.
+    /// The numbers that it was given, by id.
     pub given: BTreeMap<Id, u64>,
-    /// Entries that it was given as new.
+    /// The entries that it was given as new.
     pub new: BTreeSet<Id>,
-    /// Entries that it has acknowledged: by XACK or by the script.
+    /// The entries that it has acknowledged, by XACK or by the script.
     pub acknowledged: BTreeSet<Id>,
-    /// Numbers that it has finished by the script.
+    /// The numbers that it has finished by the script.
     pub finished: BTreeSet<u64>,
-    /// Acknowledgements in doubt.
+    /// The acknowledgements in doubt.
     pub acknowledging: BTreeSet<Id>,
-    /// Numbers of a script in doubt.
+    /// The numbers of a script in doubt.
     pub finishing: BTreeSet<u64>,
     /// True if a delivery or a claim is in doubt.
     pub taking: bool,
@@ -101,7 +101,7 @@ impl Worker {
         Ok(())
     }
 
-    /// An entry that it was given and has not acknowledged.
+    /// Returns an entry that it was given and has not acknowledged.
     fn open(&mut self, one: &Consumer) -> Option<(Id, u64)> {
         let open = one
             .given
@@ -150,7 +150,7 @@ fn written(id: Id) -> String {
     format!("{}-{}", id.0, id.1)
 }
 
-/// The numbers of entries, by their ids.
+/// Returns the numbers of entries, by their ids.
 pub fn numbers(entries: Reply) -> Vec<(Id, u64)> {
     let number = |entry: Reply| {
         let [at, fields] = array(entry).try_into().expect("an entry");

@@ -1,12 +1,13 @@
-//! Consumers of one group that work on one queue, each on a connection, and what each of them knows.
+//! Consumers of one group that work on one queue, each on a connection, and the knowledge of each.
 //!
 //! An entry of stream `queue` has a number that no other entry has. A consumer that is done with an entry says so by
 //! a script: it acknowledges the entry, adds the number to stream `done` and counts it in `finished`. After a crash:
 //!
 //! * Every entry whose XADD was acknowledged is there, each number once.
-//! * An entry that a consumer was given is pending until it is acknowledged, for that consumer or one that claimed it.
+//! * An entry that a consumer was given is pending until it is acknowledged, for that consumer or another that claimed
+//!   it.
 //! * No entry is given twice as a new one.
-//! * A script whose reply came has done all three, another one all or nothing.
+//! * A script whose reply came has done all three steps. Any other script has done all or nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,22 +16,22 @@ use crate::queue_consumers::{Consumer, Worker, numbers};
 use crate::stream_model::{Id, id};
 use crate::support::{Client, Reply, Server};
 
-/// The database of the queue: other tests count the keys of the first ones.
+/// The database of the queue. Other tests count the keys of the first databases.
 const DATABASE: u8 = 3;
 
 /// The group and its consumers, over many crashes.
 pub struct Queue {
     consumers: Vec<Consumer>,
     rng: fastrand::Rng,
-    /// True if the queue is to be made.
+    /// True if the queue must be made.
     is_new: bool,
-    /// Entries that earlier queues had finished.
+    /// The number of entries that earlier queues had finished.
     consumed: usize,
 }
 
 /// The contents of the streams after a crash.
 struct Found {
-    /// Numbers by id.
+    /// The numbers by id.
     queue: BTreeMap<Id, u64>,
     done: Vec<u64>,
     finished: u64,
@@ -74,7 +75,7 @@ impl Queue {
         });
     }
 
-    /// Compares a server that has come back with what the consumers know. Now and then the queue begins anew.
+    /// Compares a restarted server with the consumers' knowledge. Sometimes the queue begins anew.
     pub fn check(&mut self, server: &Server) -> Result<(), String> {
         let mut client =
             Client::connect_to(server.port(), DATABASE).map_err(|error| error.to_string())?;
@@ -218,7 +219,7 @@ impl Queue {
         }
     }
 
-    /// Takes what was found as the truth about what was in doubt.
+    /// Takes the data that was found as the outcome of everything in doubt.
     fn settle(&mut self, found: &Found) {
         let done: BTreeSet<u64> = found.done.iter().copied().collect();
         for (number, one) in self.consumers.iter_mut().enumerate() {

@@ -1,4 +1,4 @@
-//! Receipts, and what `perdura receipt check` says of them before a restart, after it, and long after it.
+//! Receipts, and the verdicts of `perdura receipt check` before a restart, after it, and long after it.
 
 use std::io::Write;
 use std::path::Path;
@@ -11,10 +11,10 @@ use serde_json::Value;
 
 use crate::support::{Client, PERDURA, Reply, Server, arg, ended, perdura};
 
-/// Writes that do not wait for the log are not in it for up to a second.
+/// Writes that do not wait for the log are missing in it for up to a second.
 const SLOW: [&str; 2] = ["--flush-every", "1000"];
 
-/// A write, and the receipt of it.
+/// A write and its receipt.
 #[derive(Debug, Clone)]
 struct Written {
     key: String,
@@ -67,7 +67,7 @@ fn write(client: &mut Client, key: &str) -> Written {
     receipt(client, key)
 }
 
-/// The exit code, and what has become of each.
+/// Returns the exit code, and the fate of each write.
 fn check(data: &Path, writes: &[Written]) -> (i32, Vec<String>) {
     let tokens = writes.iter().map(|it| it.token.as_str());
     let args: Vec<&str> = ["receipt", "check", "--json", "--data", arg(data)]
@@ -82,7 +82,7 @@ fn check(data: &Path, writes: &[Written]) -> (i32, Vec<String>) {
     (output.status.code().unwrap(), fates.collect())
 }
 
-/// What is there of each, as a client sees it.
+/// Returns the state of each write, as a client sees it.
 fn there(server: &Server, writes: &[Written]) -> Vec<String> {
     let fate = |it: &Written| match server.ask(&["EXISTS", &it.key]) {
         Reply::Number(1) => "kept".to_owned(),
@@ -109,7 +109,7 @@ fn a_receipt_is_judged_before_the_restart_as_after_it_and_as_the_data_say() {
         let reached = client.ask(&["WAITDUR", "disk", "0"]).unwrap();
         assert_eq!(reached, Reply::Number(1));
         assert_eq!(receipt(&mut client, "").rung, "disk");
-        // The log was written just now.
+        // The log has just been written.
         writes.push(write(&mut client, &format!("{round} last")));
         server.kill();
         let before = check(&data, &writes);
@@ -127,7 +127,7 @@ fn a_receipt_is_judged_before_the_restart_as_after_it_and_as_the_data_say() {
     panic!("nothing is ever lost");
 }
 
-/// The newest life of a running database is decided as far as the anchor vouches for it.
+/// The newest life of a running database is decided up to the epoch that the anchor vouches for.
 #[test]
 fn a_running_database_leaves_open_what_its_anchor_does_not_vouch_for() {
     let dir = tempfile::tempdir().unwrap();
@@ -150,7 +150,7 @@ fn a_running_database_leaves_open_what_its_anchor_does_not_vouch_for() {
         said.starts_with("undecided") && said.contains("is running"),
         "{said}"
     );
-    // A checkpoint is only begun behind what is durable, and the anchor then names it.
+    // A checkpoint begins only behind durable epochs, and the anchor then names it.
     server.ask(&["SAVE"]);
     server.stop();
     let (code, said) = ended(&["receipt", "check", "--data", arg(&data), &written.token]);
@@ -227,7 +227,7 @@ fn nothing_is_kept_in_a_database_that_a_restart_refuses() {
     );
 }
 
-/// When both images are of later lives, the log of a life is gone, and its link with it.
+/// Once both images are of later lives, the log of a life is gone, and its link with it.
 #[test]
 fn a_life_whose_log_is_gone_is_judged_by_the_losses_that_were_accepted() {
     let dir = tempfile::tempdir().unwrap();
@@ -253,7 +253,7 @@ fn a_life_whose_log_is_gone_is_judged_by_the_losses_that_were_accepted() {
     }
     let kept = ["kept", "kept", "kept", "undecided"].map(str::to_owned);
     assert_eq!(check(&data, &writes), (1, kept.to_vec()));
-    // As a takeover would have noted it when it closed the life.
+    // As a takeover notes it when it closes the life.
     let loss = AcceptedLoss {
         incarnation: Incarnation(1),
         durable: Epoch(writes[1].epoch),

@@ -1,26 +1,26 @@
 //! Random requests over all types.
 //!
-//! A key's name says what it is usually for, so that most requests find their type; SET, RENAME, COPY
-//! and MOVE see to it that some do not. One request in some brings many elements at once or a long
-//! one, so that small collections turn into rows of their own, and DEL and overwriting leave large
-//! ones behind for the purge.
+//! A key's name has its usual type, so that most requests find their type. SET, RENAME, COPY and MOVE make some keys
+//! differ. Some requests add many elements at once or a long one, so that small collections turn into separate rows.
+//! DEL and overwriting leave large collections behind for the purge.
 
 use crate::model::{Bytes, SHARED, Words};
 use crate::scripted;
 use crate::support::{Client, Reply, request};
 
-/// Names of each kind that a client has.
+/// The number of names of each kind that a client has.
 const NAMES: u64 = 7;
-/// What names are for: strings, hashes, lists, sets, sorted sets and places, streams.
+/// The kinds of names: strings, hashes, lists, sets, sorted sets and places, streams.
 const KINDS: [char; 6] = ['s', 'h', 'l', 'e', 'z', 'x'];
-/// What the names of HyperLogLogs begin with: these keys have no other type, for their bytes are those of a string.
+/// The first letter of the names of HyperLogLogs. These keys have no other type, because their bytes are those of a
+/// string.
 pub const SKETCH: char = 'p';
-/// Different fields, items and members.
+/// The number of different fields, items and members.
 const ELEMENTS: u64 = 400;
-/// A deadline that no test reaches, in milliseconds: the year 2096.
+/// A deadline that no test reaches, milliseconds since 1970: the year 2096.
 const FAR_MS: u64 = 4_000_000_000_000;
 
-/// All names that a client's keys can have, but for those of counters.
+/// Returns all names that a client's keys can have, including those of counters.
 pub fn names(client: usize) -> Vec<Bytes> {
     let counters = (0..4).map(|n| format!("{client}:n{n}").into_bytes());
     KINDS
@@ -31,7 +31,7 @@ pub fn names(client: usize) -> Vec<Bytes> {
         .collect()
 }
 
-/// The kinds that most requests are of.
+/// The kinds of most requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mix {
     /// All types alike.
@@ -67,7 +67,7 @@ impl Op {
         }
     }
 
-    /// The requests in it.
+    /// Returns the requests in it.
     pub fn parts(&self) -> &[Words] {
         match self {
             Op::One(words) => std::slice::from_ref(words),
@@ -81,7 +81,7 @@ impl Op {
             out.extend(request(&words));
         };
         let all: Vec<Words> = self.parts().iter().map(as_sent).collect();
-        // A part of the keys is left out: the transaction then finds out that it needs more partitions.
+        // Some keys are not declared. The transaction then finds out that it needs more partitions.
         let declared = all[0].len() % (all.len() + 1);
         match self {
             Op::One(_) => one(&all[0]),
@@ -95,7 +95,7 @@ impl Op {
         }
     }
 
-    /// Reads the replies to this request; the last one says that it was done.
+    /// Reads the replies to this request. The last one confirms it.
     pub fn answer(&self, client: &mut Client) -> std::io::Result<Reply> {
         if let Op::Multi(all) = self {
             for _ in 0..=all.len() {
@@ -107,7 +107,7 @@ impl Op {
     }
 }
 
-/// The words of a request, of which the key is the first here, as they are sent.
+/// Returns the words of a request as they are sent. The first word given is the key.
 fn as_sent(words: &Words) -> Words {
     let rest = words.get(2..).unwrap_or_default();
     let put = |fixed: &[&[u8]], rest: &[Bytes]| {
@@ -158,7 +158,7 @@ impl Draw<'_> {
         }
     }
 
-    /// A name for a kind; now and then for any.
+    /// Draws a name of a kind, sometimes of any kind.
     pub fn key(&mut self, kind: char) -> Bytes {
         let kind = if self.rng.u8(..12) == 0 {
             KINDS[self.rng.usize(..KINDS.len())]
@@ -193,7 +193,7 @@ impl Draw<'_> {
         self.rng.i64(-500..500).to_string().into_bytes()
     }
 
-    /// How many elements a request brings.
+    /// Draws the number of elements of a request.
     fn count(&mut self) -> usize {
         if self.rng.u8(..15) == 0 {
             self.rng.usize(100..300)
@@ -202,7 +202,7 @@ impl Draw<'_> {
         }
     }
 
-    /// A request with some elements, each made of `parts` words.
+    /// Returns a request with some elements, each made of `parts` words.
     fn with_elements(
         &mut self,
         name: &str,
@@ -349,7 +349,7 @@ impl Draw<'_> {
             }
             5 => vec![b"PERSIST".to_vec(), key],
             6 => vec![b"MOVE".to_vec(), key, b"1".to_vec()],
-            // A key onto itself is an error of its own.
+            // A move of a key onto itself is a separate error.
             7..11 if key == other => vec![b"DEL".to_vec(), key],
             7 => vec![b"RENAMENX".to_vec(), key, other],
             8 => vec![b"RENAME".to_vec(), key, other],

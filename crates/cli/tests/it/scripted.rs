@@ -1,8 +1,8 @@
-//! Requests as scripts and functions: each runs a list of requests in one transaction, and returns their replies.
+//! Requests as scripts and functions. Each runs a list of requests in one transaction, and returns their replies.
 
 use crate::model::{Bytes, Words};
 
-/// The body of both. `keys` and `args` are what the caller passes.
+/// The body of both. `keys` and `args` are the caller's.
 const RUN: &str = "
     local replies, at = {}, 1
     while at <= #args do
@@ -12,10 +12,11 @@ const RUN: &str = "
     end
     return replies";
 
-/// The database, of the model alone, that holds the libraries of clients.
+/// The database that holds the libraries of clients. Only the model has it.
 pub const LIBRARIES: u8 = 2;
 
-/// The request that runs `all`; `call`: by the library that [`runner`] loads. Only the first `declared` keys are declared.
+/// Returns the request that runs `all`. `call`: by the library that [`runner`] loads. Only the first `declared` keys
+/// are declared.
 pub fn request(all: &[Words], call: bool, declared: usize) -> Words {
     let mut words: Words = match call {
         true => vec![b"FCALL".to_vec(), b"run".to_vec()],
@@ -34,17 +35,17 @@ pub fn request(all: &[Words], call: bool, declared: usize) -> Words {
     words
 }
 
-/// The library with function `run`.
+/// Returns the library with function `run`.
 pub fn runner() -> String {
     format!("#!lua name=runner\nredis.register_function('run', function(keys, args) {RUN}\n end)")
 }
 
-/// The key of the model that is a client's library.
+/// Returns the key of the model that is a client's library.
 pub fn library_key(client: usize) -> Bytes {
     format!("{client}:f").into_bytes()
 }
 
-/// The client of a library's key.
+/// Returns the client of a library's key.
 fn client_of(key: &[u8]) -> String {
     String::from_utf8_lossy(&key[..key.len() - 2]).into_owned()
 }
@@ -53,7 +54,7 @@ pub fn library_name(key: &[u8]) -> String {
     format!("lib{}", client_of(key))
 }
 
-/// The request that loads a version of a client's library, or deletes the library.
+/// Returns the request that loads a version of a client's library, or deletes the library.
 pub fn manage_library(key: &[u8], version: Option<&Bytes>) -> Words {
     let (name, client) = (library_name(key), client_of(key));
     let words = match version {
@@ -71,7 +72,7 @@ pub fn manage_library(key: &[u8], version: Option<&Bytes>) -> Words {
     words.into_iter().map(String::into_bytes).collect()
 }
 
-/// The request that asks a client's library for its version.
+/// Returns the request that asks a client's library for its version.
 pub fn ask_version(client: usize) -> Words {
     let words = [
         "FCALL".to_owned(),

@@ -1,12 +1,12 @@
-//! A disk that loses at a power cut a random part of the sectors that were written and not flushed.
+//! A disk that loses a random part of the written and unflushed sectors at a power cut.
 //!
-//! It is a file in a FUSE file system that this process serves. A loop device makes a disk of the file, and turns a flush
-//! or FUA into a sync of the file. Each sector keeps all its versions since the last flush. A cut leaves one of them or
-//! the flushed one, chosen for each sector alone: so writes are torn, reordered and lost. From then on every request
-//! fails until the power is back, a sync too. So no request is acknowledged whose sectors the cut could lose, and
-//! the process that writes need not be stopped before.
+//! It is a file in a FUSE file system that this process serves. A loop device makes a disk of the file, and turns a
+//! flush or FUA into a sync of the file. Each sector keeps all its versions since the last flush. A cut leaves one of
+//! them or the flushed one, chosen for each sector alone. So writes are torn, reordered and lost. From then on every
+//! request fails until the power is back, including a sync. So no request is acknowledged whose sectors the cut could
+//! lose, and the process that writes need not be stopped before.
 //!
-//! `fuser` is the maintained library for this; without its default features it needs no libfuse and mounts by itself.
+//! `fuser` is the maintained library for this. Without its default features it needs no libfuse and mounts by itself.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -47,24 +47,24 @@ pub struct Cut {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Power {
     On,
-    /// Reads work; every other request fails.
+    /// Reads work. Every other request fails.
     Failing,
     Off,
 }
 
-/// Shared between the threads that serve and the test.
+/// The state that the test shares with the threads that serve.
 type Cells = Arc<Mutex<State>>;
 
 struct State {
     flushed: File,
     bytes: u64,
-    /// Sectors written since the last flush, each with its versions in their order.
+    /// The sectors written since the last flush, each with its versions in their order.
     unflushed: BTreeMap<u64, Vec<Vec<u8>>>,
     power: Power,
     flushes: u64,
-    /// A flush takes up to this long.
+    /// The longest time that a flush takes.
     slowness: Duration,
-    /// Sectors that are lost or kept together.
+    /// The number of sectors that are lost or kept together.
     unit: u64,
     rng: fastrand::Rng,
 }
@@ -100,7 +100,7 @@ impl Disk {
         })
     }
 
-    /// The disk as a file, for a loop device.
+    /// Returns the disk as a file, for a loop device.
     pub fn file(&self) -> PathBuf {
         self.mount.join("disk")
     }
@@ -109,7 +109,7 @@ impl Disk {
         self.cells.lock().unwrap()
     }
 
-    /// Returns how many flushes have been done.
+    /// Returns the number of flushes so far.
     pub fn flushes(&self) -> u64 {
         self.state().flushes
     }
@@ -158,7 +158,7 @@ impl Disk {
         self.state().power = Power::Failing;
     }
 
-    /// Gives the power back after a cut. The file must not be in use.
+    /// Restores the power after a cut. The file must not be in use.
     pub fn come_back(&self) {
         self.state().power = Power::On;
     }
@@ -166,7 +166,7 @@ impl Disk {
 
 impl Drop for Disk {
     fn drop(&mut self) {
-        // The kernel may not have let go of the loop device yet, so the file system ends with its last user.
+        // The kernel may still hold the loop device, so the file system ends with its last user.
         let _ = command("umount", &["-l", arg(&self.mount)]);
         drop(self.session.take());
     }

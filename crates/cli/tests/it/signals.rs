@@ -1,4 +1,4 @@
-//! Signals and limits of the system: they end nothing, and become errors or new certificates.
+//! Signals and limits of the system. They end nothing. They become errors or new certificates.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -23,7 +23,7 @@ const IGNORED: [Signal; 10] = [
     Signal::STKFLT,
 ];
 
-/// Waits for something, half a minute at most.
+/// Waits for a condition, half a minute at most.
 fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !is_so() {
@@ -32,7 +32,7 @@ fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// A certificate that is its own authority, and its key, in these files.
+/// Writes a certificate that is its own authority, and its key, into these files.
 fn write_papers(cert: &Path, key: &Path) {
     let made = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).unwrap();
     std::fs::write(cert, made.cert.pem()).unwrap();
@@ -55,7 +55,7 @@ fn signals_that_ask_for_nothing_end_no_server_no_node_and_no_agent() {
         .spawn()
         .unwrap();
     let status = format!("/proc/{}/status", agent.id());
-    // Its handlers are there when it catches SIGUSR1, the tenth signal.
+    // Its handlers are installed once it catches SIGUSR1, the tenth signal.
     wait_for("the agent catches signals", || {
         let status = std::fs::read_to_string(&status).unwrap_or_default();
         let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
@@ -130,11 +130,12 @@ fn limit_files(pid: u32, bytes: Option<u64>) {
 fn a_limit_on_the_size_of_files_refuses_writes_as_a_full_disk_does_and_ends_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("data");
-    // The second segment is longer than the limit; no checkpoint makes room meanwhile.
+    // The second segment is longer than the limit. No checkpoint makes room during the test.
     let extra = ["--segment-size", "8MiB", "--checkpoint-log-size", "1GiB"];
     let mut server = Server::start(&data, &extra);
     let mut client = server.connect().unwrap();
-    // A read waits for the writes of its partition: of a few keys, one shares its partition with none of those.
+    // A read waits for the writes of its partition. At least one of these keys shares its partition with none of those
+    // writes.
     let kept = ["kept0", "kept1", "kept2", "kept3", "kept4", "kept5"];
     for key in kept {
         let set = client.ask(&["SET", key, "1"]).unwrap();
@@ -145,7 +146,7 @@ fn a_limit_on_the_size_of_files_refuses_writes_as_a_full_disk_does_and_ends_noth
     let mut unknown = 0;
     let refused = (0..2_000).find_map(|i| match client.ask(&["SET", &format!("key{i}"), &value]) {
         Ok(Reply::Status(_)) => None,
-        // It was taken before the limit was met.
+        // It was accepted before the limit was met.
         Ok(Reply::Error(text)) if text.starts_with("UNKNOWN ") => {
             unknown += 1;
             None
@@ -164,7 +165,7 @@ fn a_limit_on_the_size_of_files_refuses_writes_as_a_full_disk_does_and_ends_noth
         kept.iter()
             .any(|key| client.ask(&["GET", key]).unwrap() == one)
     );
-    // A checkpoint meets the limit as well.
+    // A checkpoint also meets the limit.
     let saved = client.ask(&["SAVE"]).unwrap();
     assert!(matches!(saved, Reply::Error(_)), "{saved:?}");
     assert!(!server.has_ended(), "{}", server.said());

@@ -1,4 +1,4 @@
-//! A HyperLogLog of the model: its registers. Written from Redis's description of the two forms of its bytes.
+//! A HyperLogLog of the model: its registers. It is written from Redis's description of the two forms of its bytes.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ const REGISTERS: u64 = 16384;
 /// The registers that are not zero.
 pub type Sketch = BTreeMap<u64, u8>;
 
-/// MurmurHash64A.
+/// Returns the MurmurHash64A of a text.
 fn murmur(text: &[u8]) -> u64 {
     let m = 0xc6a4_a793_5bd1_e995_u64;
     let mut h = 0xadc8_3b19 ^ (text.len() as u64).wrapping_mul(m);
@@ -31,14 +31,14 @@ fn murmur(text: &[u8]) -> u64 {
     h ^ (h >> 47)
 }
 
-/// Adds an element. Whether a register has changed.
+/// Adds an element. Returns whether a register has changed.
 pub fn add(sketch: &mut Sketch, element: &[u8]) -> bool {
     let hash = murmur(element);
     let zeros = u8::try_from(((hash / REGISTERS) | (1 << 50)).trailing_zeros()).unwrap();
     raise(sketch, hash % REGISTERS, zeros + 1)
 }
 
-/// A register becomes at least so much. Whether it has changed.
+/// Raises a register to at least `value`. Returns whether it has changed.
 pub fn raise(sketch: &mut Sketch, register: u64, value: u8) -> bool {
     let held = sketch.entry(register).or_default();
     let rises = value > *held;
@@ -46,7 +46,7 @@ pub fn raise(sketch: &mut Sketch, register: u64, value: u8) -> bool {
     rises
 }
 
-/// The registers that the bytes of a key say.
+/// Returns the registers in the bytes of a key.
 pub fn read(bytes: &Bytes) -> Sketch {
     assert_eq!(bytes[..4], *b"HYLL");
     let body = &bytes[16..];
@@ -60,14 +60,14 @@ pub fn read(bytes: &Bytes) -> Sketch {
     values.filter(|(_, value)| *value > 0).collect()
 }
 
-/// Six bits each, from the lowest bit on.
+/// Reads registers of six bits each, from the lowest bit on.
 fn dense(body: &[u8]) -> Vec<u8> {
     let bit = |at: usize| body[at / 8] >> (at % 8) & 1;
     let register = |at| (0..6).map(|n| bit(6 * at + n) << n).sum();
     (0..body.len() * 8 / 6).map(register).collect()
 }
 
-/// Runs: `00xxxxxx` and `01xxxxxx yyyyyyyy` of zeros, `1vvvvvxx` of a value.
+/// Reads runs: `00xxxxxx` and `01xxxxxx yyyyyyyy` of zeros, `1vvvvvxx` of a value.
 fn sparse(body: &[u8]) -> Vec<u8> {
     let (mut values, mut bytes) = (Vec::new(), body.iter());
     while let Some(&byte) = bytes.next() {

@@ -1,5 +1,4 @@
-//! Files of another kind under the names that Perdura opens: it refuses them at once, and leaves them
-//! where they are.
+//! Files of another kind under the names that Perdura opens. It refuses them at once, and does not change them.
 
 use std::path::Path;
 use std::process::Command;
@@ -7,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::support::{Server, arg, ended};
 
-/// No opening of a FIFO may wait; the machine may be busy.
+/// The time within which a verb must end. No opening of a FIFO may wait, but the machine may be busy.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 fn make_fifo(path: &Path) {

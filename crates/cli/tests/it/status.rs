@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use crate::support::{Reply, Server, free_port};
 
-/// The whole answer to a GET. A browser does not close the connection: the length says where it ends.
+/// Returns the whole answer to a GET. A browser does not close the connection: the length determines the end of the
+/// answer.
 pub fn get(port: u16, path: &str) -> String {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
     stream
@@ -101,14 +102,14 @@ fn slow_and_many_readers_of_metrics_do_not_hold_up_the_server() {
     server.stop();
 }
 
-/// A browser; it is ended when dropped.
+/// A browser. It is ended when dropped.
 pub struct Browser {
     child: Child,
     port: u16,
     _home: tempfile::TempDir,
 }
 
-/// The browser of this machine.
+/// Returns the browser of this machine.
 pub fn chromium() -> Option<PathBuf> {
     let places = std::env::split_paths(&std::env::var_os("PATH")?).collect::<Vec<_>>();
     let names = ["chromium", "chromium-browser", "google-chrome"];
@@ -145,7 +146,7 @@ impl Browser {
         }
     }
 
-    /// The address at which the page takes commands, once there is a page.
+    /// Returns the address at which the page takes commands, once the page exists.
     fn page(&self, url: &str) -> String {
         let begin = Instant::now();
         loop {
@@ -174,7 +175,7 @@ impl Drop for Browser {
     }
 }
 
-/// What an element of the page says.
+/// Returns the text of an element of the page.
 fn text_of(page: &mut tungstenite::WebSocket<impl Read + Write>, id: &str) -> String {
     let script = format!("document.getElementById('{id}').textContent");
     let ask = serde_json::json!({

@@ -1,4 +1,4 @@
-//! A stream of the model: its entries, and its groups with what is pending in them.
+//! A stream of the model: its entries, and its groups with their pending entries.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,7 +24,7 @@ pub struct Group {
     /// The id of the last entry that was delivered.
     pub last: Id,
     pub consumers: BTreeSet<Bytes>,
-    /// What is not acknowledged: by whom, and how often it was delivered.
+    /// The pending entries: the consumer of each, and the number of its deliveries.
     pub pending: BTreeMap<Id, (Bytes, i64)>,
 }
 
@@ -37,7 +37,7 @@ pub fn text(id: Id) -> Reply {
     Reply::Bulk(Some(format!("{}-{}", id.0, id.1).into_bytes()))
 }
 
-/// An entry as replies show it; without fields if it was deleted.
+/// Returns an entry as replies show it. A deleted entry has no fields.
 fn shown(id: Id, fields: Option<&Vec<Bytes>>) -> Reply {
     let fields = fields.map_or(Reply::Bulk(None), |fields| {
         let words = fields.iter().map(|word| Reply::Bulk(Some(word.clone())));
@@ -47,7 +47,7 @@ fn shown(id: Id, fields: Option<&Vec<Bytes>>) -> Reply {
 }
 
 impl Stream {
-    /// The id that an entry of `ms-*` gets.
+    /// Returns the id that an entry of `ms-*` gets.
     pub fn next(&self, ms: i64) -> Option<Id> {
         match self.last {
             (last, number) if last == ms => Some((ms, number + 1)),
@@ -62,7 +62,7 @@ impl Stream {
         text(id)
     }
 
-    /// Keeps the last `most` entries. Returns how many go.
+    /// Keeps the last `most` entries. Returns the number of removed ones.
     pub fn trim(&mut self, most: i64) -> Reply {
         let gone = self
             .entries
@@ -79,7 +79,7 @@ impl Stream {
         number(gone.count())
     }
 
-    /// Runs `XGROUP verb` of a group; `None` without the group.
+    /// Runs `XGROUP verb` of a group. `None`: the group does not exist.
     pub fn manage(&mut self, verb: &[u8], name: &Bytes, rest: &[Bytes]) -> Option<Reply> {
         if verb == b"CREATE" {
             if self.groups.contains_key(name) {
@@ -110,7 +110,7 @@ impl Stream {
         })
     }
 
-    /// Delivers `most` new entries; `None` without the group. With `keeps` they become pending.
+    /// Delivers `most` new entries. With `keeps` they become pending. `None`: the group does not exist.
     pub fn deliver(&mut self, key: &[u8], name: &Bytes, how: &Delivery) -> Option<Reply> {
         let group = self.groups.get_mut(name)?;
         let new = self
@@ -149,7 +149,7 @@ impl Stream {
         number(gone.count())
     }
 
-    /// Gives pending entries to a consumer; `None` without the group. What was deleted is no longer pending.
+    /// Gives pending entries to a consumer. Deleted entries are no longer pending. `None`: the group does not exist.
     pub fn claim(&mut self, name: &Bytes, consumer: &Bytes, rest: &[Bytes]) -> Option<Reply> {
         let group = self.groups.get_mut(name)?;
         let just_ids = rest.last().is_some_and(|word| word == b"JUSTID");
@@ -177,7 +177,7 @@ impl Stream {
         Some(Reply::Array(given))
     }
 
-    /// Gives the first `most` pending entries to a consumer; `None` without the group.
+    /// Gives the first `most` pending entries to a consumer. `None`: the group does not exist.
     pub fn claim_first(&mut self, name: &Bytes, consumer: &Bytes, most: usize) -> Option<Reply> {
         let group = self.groups.get_mut(name)?;
         let mut given = Vec::new();

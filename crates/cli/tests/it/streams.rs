@@ -1,5 +1,5 @@
-//! Log streams in directories of their own: any way to restart gives the same data, and a
-//! directory that is missing, old, short or swapped is noticed before anything is changed.
+//! Log streams in separate directories. Any way to restart gives the same data. A missing, old, short or swapped
+//! directory is noticed before anything is changed.
 
 use std::path::{Path, PathBuf};
 
@@ -30,7 +30,7 @@ impl Spread {
         Server::start(&self.data, &[&fixed[..], &self.places()].concat())
     }
 
-    /// Transactions of several clients at once, so that all streams have some.
+    /// Runs transactions of several clients at once, so that all streams have some.
     fn write(&self, server: &Server, round: usize) {
         std::thread::scope(|scope| {
             for client in 0..4 {
@@ -47,7 +47,7 @@ impl Spread {
         });
     }
 
-    /// Written, checkpointed, written again, killed.
+    /// Makes a database that is written, checkpointed, written again and killed.
     fn crashed(dir: &Path, streams: usize) -> Spread {
         let spread = Spread::new(dir, streams);
         let server = spread.start();
@@ -79,7 +79,7 @@ impl Spread {
         text
     }
 
-    /// Neither a restart nor a server takes it: the code, and all of these words.
+    /// Checks that a restart and a server refuse it, with this code and all of these words.
     fn refused(&self, code: i32, words: &[&str]) {
         let ways: [&[&str]; 2] = [
             &["restart", "--dry-run"],
@@ -94,7 +94,7 @@ impl Spread {
         }
     }
 
-    /// Where each block of a stream begins, and its epoch.
+    /// Returns the position and the epoch of each block of a stream.
     fn blocks(&self, stream: usize) -> Vec<(u64, u64)> {
         let words = ["dump", "log", "--blocks", "--json", "--stream"];
         let (code, text) = self.verb(&[&words[..], &[&stream.to_string()]].concat());
@@ -105,7 +105,7 @@ impl Spread {
             .collect()
     }
 
-    /// The file of a position of a stream, and the offset in it.
+    /// Returns the file of a position of a stream, and the offset in it.
     fn locate(&self, stream: usize, pos: u64) -> (PathBuf, usize) {
         let own = format!("s{stream:02}-");
         let mut segments: Vec<(u64, PathBuf)> = std::fs::read_dir(self.logs[stream].join("log"))
@@ -172,7 +172,7 @@ fn every_level_and_any_number_of_threads_give_the_same_digest() {
             }
         }
     }
-    // For good, at a level of one's choice; the streams each have their own directory still.
+    // This restart writes its result, at a chosen level. The streams still have separate directories.
     let (code, text) = spread.verb(&["restart", "--level", "2"]);
     assert_eq!(code, 0, "{text}");
     assert!(text.contains("level 2"), "{text}");
@@ -251,7 +251,7 @@ fn a_missing_directory_of_a_stream_is_named_and_not_made() {
     // An empty directory in its place, as a mount point without its disk is.
     std::fs::create_dir(&spread.logs[1]).unwrap();
     spread.refused(3, &[arg(&spread.logs[1]), "log stream 1"]);
-    // One whose segments are gone.
+    // A directory whose segments are gone.
     std::fs::create_dir(spread.logs[1].join("log")).unwrap();
     spread.refused(3, &["log", "missing"]);
     std::fs::remove_dir_all(&spread.logs[1]).unwrap();
@@ -269,14 +269,14 @@ fn a_stream_of_an_older_incarnation_is_refused() {
     }
     let count = || (0..3).map(|stream| spread.blocks(stream).len());
     let before: Vec<usize> = count().collect();
-    // Later lives, whose log the old copies do not have.
+    // Later lives, whose log is missing in the old copies.
     for round in 3..5 {
         let server = spread.start();
         spread.write(&server, round);
         server.kill();
     }
     let digest = spread.digest();
-    // On a busy machine the later lives may have left a stream out: then its copy lacks nothing.
+    // On a busy machine the later lives may not have written to a stream. Then its copy lacks nothing.
     let grown: Vec<bool> = count().zip(before).map(|(now, then)| now > then).collect();
     assert!(grown.contains(&true), "{grown:?}");
     for (stream, log) in spread.logs.iter().enumerate() {
@@ -320,8 +320,7 @@ fn a_stream_that_is_shorter_than_another_proves_is_refused() {
             .flat_map(|(_, blocks)| blocks)
             .map(|(_, epoch)| *epoch)
             .max();
-        // A block that was durable well before another stream's last block was written, and all
-        // behind it.
+        // A block that was durable well before another stream's last block was written, and everything behind it.
         let Some((cut, _)) = blocks[stream]
             .iter()
             .rfind(|(_, epoch)| proven.is_some_and(|proven| epoch + 8 <= proven))
@@ -374,7 +373,7 @@ fn a_damaged_image_page_is_rebuilt_and_reported_at_every_level() {
         assert!(notes.contains(&format!("page {page} ")), "{level}: {notes}");
         assert!(notes.contains("rebuilt"), "{level}: {notes}");
     }
-    // A restart for good mends it: the next one needs no repair.
+    // A restart that writes its result repairs it. The next one needs no repair.
     let (code, text) = spread.verb(&["restart"]);
     assert_eq!(code, 0, "{text}");
     assert!(text.contains("rebuilt"), "{text}");

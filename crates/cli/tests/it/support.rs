@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 /// The built command.
 pub const PERDURA: &str = env!("CARGO_BIN_EXE_perdura");
 
-/// Small files, so that tests make many.
+/// Small file sizes, so that tests make many files.
 pub const SMALL: [&str; 4] = ["--segment-size", "1MiB", "--checkpoint-log-size", "4MiB"];
 
-/// How long a server may take to answer.
+/// The time within which a server must answer.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Runs the command to its end.
@@ -24,7 +24,7 @@ pub fn perdura(args: &[&str]) -> Output {
         .unwrap()
 }
 
-/// The exit code and all that was printed.
+/// Returns the exit code and everything that was printed.
 pub fn ended(args: &[&str]) -> (i32, String) {
     let output = perdura(args);
     let text = [output.stdout, output.stderr].concat();
@@ -34,18 +34,18 @@ pub fn ended(args: &[&str]) -> (i32, String) {
     )
 }
 
-/// The reason of a failure in a line on stderr: words of a verb, or an event of the log.
+/// Returns the reason of a failure in a line on stderr: the message of a verb, or an event of the log.
 pub fn reason_in(line: &str) -> Option<&str> {
     let of_log = || line.split_once(" ERROR cli: ").map(|(_, reason)| reason);
     line.strip_prefix("perdura: ").or_else(of_log)
 }
 
-/// A path as an argument.
+/// Returns a path as an argument.
 pub fn arg(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
-/// A port that was free a moment ago.
+/// Returns a port that was free a moment ago.
 pub fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0")
         .unwrap()
@@ -74,7 +74,7 @@ impl Server {
         Server::spawn_with(data, extra, &[])
     }
 
-    /// The same, with variables of the environment.
+    /// Starts a server with variables of the environment, and does not wait.
     pub fn spawn_with(data: &Path, extra: &[&str], variables: &[(&str, String)]) -> Server {
         Server::spawn_by(Command::new(PERDURA), data, extra, variables)
     }
@@ -140,9 +140,9 @@ impl Server {
         }
     }
 
-    /// What it has written to stderr.
+    /// Returns everything that it has written to stderr.
     ///
-    /// A thread writes the log, a little behind the events: two looks agree when it has caught up.
+    /// A thread writes the log, a little behind the events. It has caught up when two looks agree.
     pub fn said(&self) -> String {
         let look = || std::fs::read_to_string(&self.stderr).unwrap_or_default();
         let (begin, mut said) = (Instant::now(), look());
@@ -156,7 +156,7 @@ impl Server {
         }
     }
 
-    /// Waits until its log has a line with `words`, and checks that each of `once` is in one line alone.
+    /// Waits until its log has a line with `words`, and checks that each of `once` is in exactly one line.
     pub fn await_line(&self, words: &str, once: &[&str]) {
         let begin = Instant::now();
         while !self.said().contains(words) {
@@ -198,13 +198,13 @@ impl Server {
         }
     }
 
-    /// kill -9.
+    /// Sends SIGKILL.
     pub fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 
-    /// SIGTERM, which ends cleanly.
+    /// Sends SIGTERM, on which the server ends cleanly.
     pub fn stop(mut self) {
         signal(self.pid(), rustix::process::Signal::TERM);
         let status = self.child.wait().unwrap();
@@ -215,7 +215,7 @@ impl Server {
         Client::connect(self.port)
     }
 
-    /// The value of a field of INFO log.
+    /// Returns the value of a field of INFO log.
     pub fn log_field(&self, name: &str) -> String {
         let Reply::Bulk(Some(info)) = self.ask(&["INFO", "log"]) else {
             panic!("no INFO");
@@ -228,7 +228,7 @@ impl Server {
             .to_owned()
     }
 
-    /// One question on a connection of its own.
+    /// Asks one question on a separate connection.
     pub fn ask(&self, words: &[&str]) -> Reply {
         self.connect().unwrap().ask(words).unwrap()
     }
@@ -243,7 +243,7 @@ impl Drop for Server {
     }
 }
 
-/// Sends a signal to a process of ours.
+/// Sends a signal to a process that a test has started.
 pub fn signal(pid: u32, signal: rustix::process::Signal) {
     let pid = rustix::process::Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
     rustix::process::kill_process(pid, signal).unwrap();
@@ -257,7 +257,7 @@ pub enum Reply {
     Number(i64),
     Bulk(Option<Vec<u8>>),
     Array(Vec<Reply>),
-    /// A message of RESP3 that answers nothing.
+    /// A message of RESP3 that is no reply.
     Push(Vec<Reply>),
 }
 
@@ -276,7 +276,7 @@ impl Client {
         })
     }
 
-    /// A connection to a database by its number.
+    /// Connects to a database by its number.
     pub fn connect_to(port: u16, db: u8) -> io::Result<Client> {
         let mut client = Client::connect(port)?;
         client.ask(&["SELECT", &db.to_string()])?;
@@ -291,7 +291,7 @@ impl Client {
             .unwrap();
     }
 
-    /// Sends bytes as they are.
+    /// Sends bytes unchanged.
     pub fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.socket.get_mut().write_all(bytes)
     }
@@ -349,7 +349,7 @@ impl Client {
     }
 }
 
-/// A request's bytes.
+/// Returns a request's bytes.
 pub fn request(words: &[&[u8]]) -> Vec<u8> {
     let mut out = format!("*{}\r\n", words.len()).into_bytes();
     for word in words {
@@ -360,7 +360,7 @@ pub fn request(words: &[&[u8]]) -> Vec<u8> {
     out
 }
 
-/// An environment variable that is a number.
+/// Returns an environment variable that is a number, or `default`.
 pub fn number_from_env(name: &str, default: u64) -> u64 {
     std::env::var(name)
         .ok()

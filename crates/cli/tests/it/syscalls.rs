@@ -1,13 +1,14 @@
-//! System calls of a real process, each seen before it is made: refused, cut short, or the moment of a kill.
+//! System calls of a real process, each seen before it is made. It is refused or cut short, or the process is killed at
+//! it.
 //!
-//! A preloaded library (`shim/notify.c`) installs a seccomp filter before the program begins, and hands its listener
-//! to a thread here. The kernel then asks this thread about each of the chosen calls, also about those that the
-//! program makes without the C library. It does not ask about the writes of a ring, which are no system calls: where
+//! A preloaded library (`shim/notify.c`) installs a seccomp filter before the program begins, and gives its listener to
+//! a thread here. The kernel then asks this thread about each of the chosen calls, including those that the program
+//! makes without the C library. It does not ask about the writes of a ring, which are no system calls. If
 //! `io_uring_setup` is refused, the log is written by calls that it does ask about.
 //!
 //! # Why not a library
 //! `seccompiler` has no filters with a listener, and `libseccomp` needs the C library of that name to link. The two
-//! requests to the kernel are the only unsafe code, and the filter is in C as those of the other shims.
+//! requests to the kernel are the only unsafe code. The filter is in C, like those of the other shims.
 
 #![allow(unsafe_code)]
 
@@ -39,15 +40,15 @@ pub enum Act {
     Fail(i32),
     /// It and all later ones fail with this error number.
     FailOn(i32),
-    /// A write does only the first half, rounded down to whole sectors if it has several.
+    /// A write does only its first half, rounded down to whole sectors if it has several.
     Short,
     /// The process is killed, and the call is not made.
     Kill,
-    /// Nothing: the calls are counted.
+    /// Nothing happens to it: the calls are counted.
     Count,
 }
 
-/// The calls that are about a file by its descriptor.
+/// The calls on a file by its descriptor.
 const ON_FILES: [i64; 11] = [
     libc::SYS_write,
     libc::SYS_pwrite64,
@@ -67,14 +68,14 @@ const SECTOR: usize = 4096;
 /// The number of times that each call was seen.
 type Seen = Arc<Mutex<BTreeMap<i64, u64>>>;
 
-/// A plan: which call of a process is struck, and how.
+/// A plan: the call of a process that is struck, and its fate.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// Numbers of system calls.
+    /// The numbers of the system calls.
     pub calls: Vec<i64>,
     /// A call on a file counts only if the file's path contains this.
     pub path: String,
-    /// The call that is struck, from 1.
+    /// The number of the call that is struck, from 1.
     pub nth: u64,
     pub act: Act,
 }
@@ -88,7 +89,7 @@ pub struct Supervisor {
 }
 
 impl Supervisor {
-    /// Waits for one process that is started with [`Supervisor::variables`]. `folder` gets the socket.
+    /// Waits for one process that is started with [`Supervisor::variables`]. The socket is made in `folder`.
     pub fn start(folder: &Path, plan: Plan) -> Supervisor {
         let socket = folder.join("notify");
         let _ = std::fs::remove_file(&socket);
@@ -117,7 +118,7 @@ impl Supervisor {
         }
     }
 
-    /// Returns how many of these calls were seen so far.
+    /// Returns the number of these calls that were seen so far.
     pub fn seen(&self, calls: &[i64]) -> u64 {
         let seen = self.seen.lock().unwrap();
         calls.iter().filter_map(|call| seen.get(call)).sum()
@@ -128,20 +129,20 @@ impl Drop for Supervisor {
     fn drop(&mut self) {
         self.is_over.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // A panic of the thread was printed; the test fails by the process that waits for its calls.
+            // A panic of the thread was printed. The test fails by the process that waits for its calls.
             let _ = thread.join();
         }
     }
 }
 
-/// Waits a moment until there is something to receive.
+/// Waits a moment until something can be received.
 fn is_ready(fd: impl AsFd) -> bool {
     let mut fds = [PollFd::new(&fd, PollFlags::IN)];
     let wait = Timespec::try_from(Duration::from_millis(50)).unwrap();
     matches!(poll(&mut fds, Some(&wait)), Ok(1..))
 }
 
-/// The listener that the process sends when it begins.
+/// Receives the listener that the process sends when it begins.
 fn handed_over(from: &UnixListener, is_over: &AtomicBool) -> Option<OwnedFd> {
     while !is_ready(from) {
         if is_over.load(Ordering::Relaxed) {
@@ -182,7 +183,7 @@ impl Watch {
                 continue;
             }
             let Some(call) = self.next() else {
-                // The process has ended, or the thread that called has.
+                // The process has ended, or the thread that made the call has.
                 std::thread::sleep(Duration::from_millis(1));
                 continue;
             };
@@ -204,7 +205,8 @@ impl Watch {
                 args: [0; 6],
             },
         };
-        // SAFETY: the request fills a `seccomp_notif`, which its number says and `call` is. All bit patterns are valid.
+        // SAFETY: the request fills a `seccomp_notif`, as its number says, and `call` is one. All bit patterns are
+        // valid.
         unsafe { ioctl(&self.calls, Updater::<RECV, _>::new(&mut call)) }.ok()?;
         Some(call)
     }
@@ -223,9 +225,9 @@ impl Watch {
             Answer::Fail(error) => response.error = -error,
             Answer::Return(value) => response.val = value,
         }
-        // SAFETY: the request reads a `seccomp_notif_resp`, which its number says and `response` is.
+        // SAFETY: the request reads a `seccomp_notif_resp`, as its number says, and `response` is one.
         let sent = unsafe { ioctl(&self.calls, Updater::<SEND, _>::new(&mut response)) };
-        // ENOENT: the thread was killed meanwhile, or a signal interrupted the call, which then begins anew.
+        // ENOENT: the thread was killed in the meantime, or a signal interrupted the call, which then begins again.
         let _ = sent;
     }
 
@@ -257,7 +259,7 @@ impl Watch {
     }
 }
 
-/// The process of a thread.
+/// Returns the process of a thread.
 fn process_of(thread: u32) -> Pid {
     let status = std::fs::read_to_string(format!("/proc/{thread}/status")).unwrap_or_default();
     let process = status.lines().find_map(|line| line.strip_prefix("Tgid:"));
@@ -265,7 +267,7 @@ fn process_of(thread: u32) -> Pid {
     process.and_then(Pid::from_raw).expect("a thread's process")
 }
 
-/// The file that a call is about, if the call is about one.
+/// Returns the file of a call. `None`: the call is about no file.
 fn path_of(call: &libc::seccomp_notif) -> Option<String> {
     let args = &call.data.args;
     let text = match i64::from(call.data.nr) {
@@ -279,14 +281,14 @@ fn path_of(call: &libc::seccomp_notif) -> Option<String> {
         }
         _ => return None,
     };
-    // Up to the end of its page: the next one may not be there.
+    // Up to the end of its page, because the next page may be missing.
     let len = usize::try_from(4096 - text % 4096).unwrap();
     let bytes = memory(call, text, len)?;
     let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(len);
     Some(String::from_utf8_lossy(&bytes[..end]).into_owned())
 }
 
-/// Bytes of the process's memory.
+/// Returns bytes of the process's memory.
 fn memory(call: &libc::seccomp_notif, at: u64, len: usize) -> Option<Vec<u8>> {
     let mut bytes = vec![0; len];
     let memory = File::open(format!("/proc/{}/mem", call.pid)).ok()?;
@@ -294,7 +296,7 @@ fn memory(call: &libc::seccomp_notif, at: u64, len: usize) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Does a part of a write in the process's place. Returns its length; `None` if a part would be nothing or all.
+/// Makes a part of a write in place of the process. Returns its length. `None`: a part would be nothing or all.
 fn written_short(call: &libc::seccomp_notif) -> Option<i64> {
     let [fd, from, count, at, _, flags] = call.data.args;
     let bytes = match i64::from(call.data.nr) {

@@ -1,9 +1,9 @@
-//! A disk that has less than it promises: a file system on a loop device whose file lies in memory, is full of holes,
-//! and grows into memory that has run out. An *overwrite* of the log's prepared segment is refused for want of space.
+//! A disk with less space than it promises: a file system on a loop device whose file is in memory and sparse. The file
+//! grows into memory that has run out. An *overwrite* of the log's prepared segment is refused for lack of space.
 //!
 //! # The trap
-//! Of a write of two pages whose second finds no space, the kernel's loop device says that it was made, and no database
-//! survives a device that lies. So the writes of this test are of one page.
+//! If the second of two written pages finds no space, the kernel's loop device reports success for the write. No
+//! database survives a device that reports false success. So the writes of this test are of one page.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -14,10 +14,10 @@ use crate::mounts::{cannot_run, command};
 use crate::support::{Client, Reply, Server, arg};
 
 const MIB: u64 = 1 << 20;
-/// Bytes of a block of the file system.
+/// The bytes of a block of the file system.
 const BLOCK: u64 = 4096;
 
-/// The file system, mounted, and the memory that its file lies in.
+/// The mounted file system, and the memory that its file is in.
 struct Thin {
     memory: PathBuf,
     mount: PathBuf,
@@ -39,7 +39,7 @@ impl Thin {
         let file = std::fs::File::create(thin.file()).map_err(|error| error.to_string())?;
         file.set_len(128 * MIB).map_err(|error| error.to_string())?;
         command("mkfs.ext4", &["-q", "-F", "-b", "4096", arg(&thin.file())])?;
-        // All of it has its memory, journal and tables too: only what is punched has to grow.
+        // The whole file has its memory, including journal and tables. Only the punched part has to grow.
         command("fallocate", &["-l", "128MiB", arg(&thin.file())])?;
         command(
             "mount",
@@ -56,7 +56,7 @@ impl Thin {
         self.memory.join("filler")
     }
 
-    /// Gives back the memory under the last half of a file that holds zeros there.
+    /// Releases the memory under the last half of a file that holds zeros there.
     fn punch(&self, path: &Path) {
         let half = std::fs::metadata(path).unwrap().len() / BLOCK / 2;
         let extents = command("filefrag", &["-v", "-s", arg(path)]).unwrap();
@@ -97,7 +97,7 @@ impl Drop for Thin {
     }
 }
 
-/// The segment that is written: of the first stream, the one that begins last.
+/// Returns the segment under writes: of the first stream, the one that begins last.
 fn newest_segment(log: &Path) -> PathBuf {
     let entries = std::fs::read_dir(log)
         .unwrap()
@@ -146,7 +146,7 @@ fn overwrite_without_space(log_io: &str) {
     }
     thin.punch(&newest_segment(&data.join("log")));
     thin.fill();
-    // The write whose block is refused waits, and the client gives up; one that comes later is refused.
+    // The write whose block is refused waits, and the client gives up. A later write is refused.
     let last = loop {
         match set(&mut client, acknowledged) {
             Ok(reply) if reply == ok => acknowledged += 1,
@@ -174,7 +174,7 @@ fn overwrite_without_space(log_io: &str) {
     let server = Server::start(&data, &extra);
     for nth in 0..acknowledged + 2 {
         let found = server.ask(&["GET", &format!("key{nth}")]);
-        // A write in doubt came before one that was acknowledged.
+        // A write in doubt was made before one that was acknowledged.
         let is_undecided = match &last {
             Ok(Reply::Error(text)) => text.starts_with("UNKNOWN "),
             Ok(_) => false,

@@ -1,9 +1,9 @@
-//! A client that caches what it reads, until tracking invalidates it.
+//! A client that caches the values it reads, until tracking invalidates them.
 //!
-//! One connection writes; another one, in RESP3, reads and caches. Once a write's reply has come, a PING of the reader
-//! is sent. Before its reply every invalidation of that write has come, and what is still cached is up to date. After a
-//! crash the keys are what the acknowledged writes have made, and those in doubt whole or not at all. The cache is empty
-//! then, as the connection is gone.
+//! One connection writes. Another one, in RESP3, reads and caches. Once a write's reply has come, the reader sends a
+//! PING. Before the PING's reply every invalidation of that write has come, and the values that are still cached are up
+//! to date. After a crash the keys have the acknowledged writes, and each write in doubt whole or not at all. The cache
+//! is empty then, because the connection is gone.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -13,22 +13,22 @@ use crate::support::{Client, Reply, Server, request};
 
 const KEYS: u64 = 8;
 
-/// The database of the keys: other tests count the keys of the first ones.
+/// The database of the keys. Other tests count the keys of the first databases.
 const DATABASE: u8 = 4;
 
 type Values = BTreeMap<Bytes, Bytes>;
 
-/// A change of several keys at once: their new values, or none for a key that goes.
+/// A change of several keys at once: their new values. `None`: the key is deleted.
 type Change = Vec<(Bytes, Option<Bytes>)>;
 
 pub struct Tracking {
     number: u64,
     rng: fastrand::Rng,
     values: Values,
-    /// Writes without a reply, in their order.
+    /// The writes without a reply, in their order.
     in_doubt: VecDeque<Change>,
     next: u64,
-    /// Reads that the cache answered, and invalidations that came.
+    /// The number of reads that the cache answered. `invalidations` counts those that came.
     pub hits: u64,
     pub invalidations: u64,
 }
@@ -61,7 +61,7 @@ impl Tracking {
         self.invalidations += reader.invalidations;
     }
 
-    /// Writes a few times and reads meanwhile, and compares the cache at the end.
+    /// Writes a few times and reads in between, and compares the cache at the end.
     fn round(&mut self, writer: &mut Client, reader: &mut Reader) -> std::io::Result<()> {
         let writes = self.rng.usize(1..4);
         for _ in 0..writes {
@@ -115,7 +115,7 @@ impl Tracking {
         change.into_iter().collect()
     }
 
-    /// One key by a command, several by a transaction, a script or a function.
+    /// Returns the request for a change: a command for one key, a transaction, a script or a function for several.
     fn encoded(&mut self, change: &Change) -> Vec<u8> {
         let words = |words: &Words| {
             let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
@@ -136,7 +136,7 @@ impl Tracking {
         ))
     }
 
-    /// Compares a server that has come back with what was written.
+    /// Compares a restarted server with the writes.
     pub fn check(&mut self, server: &Server) -> Result<(), String> {
         let mut client =
             Client::connect_to(server.port(), DATABASE).map_err(|error| error.to_string())?;
@@ -196,7 +196,7 @@ fn answered(writer: &mut Client, change: &Change) -> std::io::Result<()> {
 struct Reader {
     client: Client,
     way: Vec<String>,
-    /// Values that were read, missing keys included, and not invalidated since.
+    /// The values that were read, missing keys included, and not invalidated since.
     cache: BTreeMap<Bytes, Option<Bytes>>,
     invalidations: u64,
 }
@@ -215,7 +215,7 @@ impl Reader {
         })
     }
 
-    /// Reads a key unless it is cached; then it is a hit.
+    /// Reads a key. Returns whether the cache had it.
     fn read(&mut self, key: &Bytes) -> std::io::Result<bool> {
         if self.cache.contains_key(key) {
             return Ok(true);
@@ -233,14 +233,14 @@ impl Reader {
         Ok(false)
     }
 
-    /// Takes all invalidations that came before now.
+    /// Receives all invalidations that were sent before now.
     fn catch_up(&mut self) -> std::io::Result<()> {
         self.client.send(&request(&[b"PING"]))?;
         assert_eq!(self.reply()?, Reply::Status("PONG".into()));
         Ok(())
     }
 
-    /// The next reply; what comes before it is invalidated.
+    /// Returns the next reply. Invalidations before it are applied.
     fn reply(&mut self) -> std::io::Result<Reply> {
         loop {
             match self.client.reply()? {

@@ -1,6 +1,6 @@
-//! `perdura import` and `perdura export`, between us and a real Redis.
+//! `perdura import` and `perdura export`, between Perdura and a real Redis.
 //!
-//! Where there is no redis-server the tests that need one say so and pass.
+//! Without a redis-server the tests that need one report that and pass.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -40,7 +40,7 @@ impl Redis {
         self.try_ask(words).unwrap()
     }
 
-    /// A digest of all databases' contents.
+    /// Returns a digest of all databases' contents.
     fn digest(&self) -> String {
         match self.ask(&["DEBUG", "DIGEST"]) {
             Reply::Status(digest) => digest,
@@ -52,7 +52,7 @@ impl Redis {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
-    /// Its data as a dump file.
+    /// Returns its data as a dump file.
     pub fn dump_file(&self) -> PathBuf {
         assert_eq!(self.ask(&["SAVE"]), Reply::Status("OK".into()));
         self.dir.path().join("dump.rdb")
@@ -80,11 +80,11 @@ impl Drop for Redis {
     }
 }
 
-/// Commands that make keys of all types and encodings in two databases.
+/// Returns commands that make keys of all types and encodings in two databases.
 fn everything() -> Vec<u8> {
     let mut out = Vec::new();
     for db in ["0", "3"] {
-        // Both databases hold the same.
+        // Both databases have the same keys.
         let mut rng = fastrand::Rng::with_seed(11);
         let mut bytes = |longest: usize| -> Vec<u8> {
             let len = rng.usize(..longest);
@@ -93,7 +93,7 @@ fn everything() -> Vec<u8> {
         out.extend(request(&[b"SELECT", db.as_bytes()]));
         for n in 0..400usize {
             let key = format!("key {n}").into_bytes();
-            // The last ones are large.
+            // The last keys are large.
             let len = if n < 390 { 1 + n % 50 } else { 1500 };
             let mut words = match n % 6 {
                 0 => vec![b"SET".to_vec(), key.clone(), bytes(200)],
@@ -140,16 +140,16 @@ fn everything() -> Vec<u8> {
     out
 }
 
-/// The size that servers in these tests have, too.
+/// The segment size, which servers in these tests also have.
 const SEGMENT: [&str; 2] = ["--segment-size", "1MiB"];
 
-/// `import` of a dump file into a stopped database.
+/// Runs `import` of a dump file into a stopped database.
 pub fn import_file(file: &Path, data: &Path) -> (i32, String) {
     let import = ["import", "rdb", arg(file), "--data", arg(data)];
     ended(&[&import[..], &SEGMENT].concat())
 }
 
-/// Runs the command; its stdout if it ends well.
+/// Runs the command. Returns its stdout if it succeeds.
 pub fn done(args: &[&str]) -> Vec<u8> {
     let output = perdura(args);
     let said = String::from_utf8_lossy(&output.stderr);
@@ -248,7 +248,7 @@ fn keys_that_are_there_already_are_replaced_or_kept_only_if_one_says_so() {
     assert_eq!(source.digest(), third.digest());
 }
 
-/// A dump of a module's value and of a string.
+/// Returns a dump of a module's value and of a string.
 fn with_a_module() -> Vec<u8> {
     let mut bytes = b"REDIS0003\x07\x03mod".to_vec();
     bytes.extend_from_slice(&[0x81, 1, 2, 3, 4, 5, 6, 7, 8, 2, 5, 0]);

@@ -1,5 +1,5 @@
-//! Streams and libraries of functions on their way between Redis and us: by dump file, from server to server, as commands, and as
-//! payloads of DUMP.
+//! Streams and libraries of functions between Redis and Perdura: by dump file, from server to server, as commands, and
+//! as payloads of DUMP.
 
 use crate::support::{Client, Reply, Server, arg, ended, request};
 use crate::transfer::{Redis, done, import_file};
@@ -28,7 +28,7 @@ fn make_streams(port: u16) {
             lines.push(format!("XADD short {n}-0 field {n}"));
         }
     }
-    // 512 entries are one piece, and none behind it.
+    // 512 entries are one piece, with no piece behind it.
     lines.extend((1..=512).map(|n| format!("XADD exact {n}-0 f v")));
     lines.push("XTRIM long MINID 20-0".to_owned());
     lines.push("XDEL long 30-0 400-1 500-0".to_owned());
@@ -49,7 +49,8 @@ fn make_streams(port: u16) {
     }
 }
 
-/// What a client can see of the streams; when each pending entry was delivered, and each consumer seen, up to some seconds.
+/// Returns everything that a client can see of the streams. The times of deliveries and of consumers' last activity are
+/// exact to some seconds.
 fn shown(port: u16) -> Vec<String> {
     let mut client = Client::connect(port).unwrap();
     let mut all = Vec::new();
@@ -64,7 +65,7 @@ fn shown(port: u16) -> Vec<String> {
     all
 }
 
-/// Leaves out how a stream lies in memory, and rounds times.
+/// Leaves out the layout of a stream in memory, and rounds times.
 fn without_shape(reply: Reply) -> String {
     let Reply::Array(parts) = reply else {
         return match reply {
@@ -120,7 +121,7 @@ fn streams_and_libraries_come_from_a_dump_file_as_they_were() {
     let server = Server::start(&data, &[]);
     is_same(&shown(server.port()), &shown(redis.port), "a dump file");
     assert_eq!(server.ask(&["FCALL", "f", "0"]), Reply::Number(7));
-    // Once more: streams would refuse the ids that they have, and the library is there.
+    // The import is repeated. Streams would refuse ids that they have, and the library exists already.
     drop(server);
     let file = redis.dump_file();
     for (how, libraries, kept) in [("--replace", 1, ""), ("--keep", 0, "as they are: 6")] {
@@ -164,7 +165,7 @@ fn streams_and_libraries_go_from_server_to_server_and_back() {
 fn payloads_of_streams_go_both_ways() {
     let redis = Redis::start();
     make_streams(redis.port);
-    // It stays pending, which commands cannot bring about.
+    // It stays pending, which commands cannot achieve.
     redis.ask(&["XDEL", "long", "60-0"]);
     let expected = shown(redis.port);
     let dir = tempfile::tempdir().unwrap();

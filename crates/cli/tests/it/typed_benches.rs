@@ -1,5 +1,4 @@
-//! `bench tpcc` and `bench voter` from outside: what they report, a crash and the conditions after it,
-//! and what they refuse.
+//! `bench tpcc` and `bench voter` from outside: their reports, a crash and the conditions after it, and their refusals.
 
 use std::path::PathBuf;
 
@@ -7,7 +6,7 @@ use serde_json::Value;
 
 use crate::support::{arg, ended, perdura};
 
-/// A scale at which the population takes no time.
+/// A scale at which the population takes little time.
 const SMALL: [&str; 8] = [
     "bench",
     "tpcc",
@@ -78,7 +77,8 @@ fn repair_of_a_damaged_log_leaves_a_database_that_meets_the_conditions() {
     let dir = tempfile::tempdir().unwrap();
     let (data, to) = (dir.path().join("db"), dir.path().join("repaired"));
     let on = |data| [&SMALL[..], &["--data", arg(data)]].concat();
-    // Few clients: blocks of few calls. Damage in the last block would look like a torn tail, and on a busy machine many calls share one.
+    // With few clients, blocks have few calls. Damage in the last block would look like a torn tail, and on a busy
+    // machine many calls share one block.
     let calls = ["--txns", "400", "--clients", "8", "--crash", "--json"];
     json(&[&on(&data)[..], &calls].concat());
     // A byte behind the populated tables, in the calls.

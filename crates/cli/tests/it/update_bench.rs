@@ -1,4 +1,4 @@
-//! `bench update` from outside: what it reports, and that what it archives is what a restore makes anew.
+//! `bench update` from outside: its report, and a restore from its archive.
 
 use serde_json::Value;
 
@@ -196,7 +196,7 @@ fn bench_update_of_a_tree_leaves_what_each_method_restarts() {
     ] {
         assert!(tree[field].as_u64() > Some(0), "{field}: {report}");
     }
-    // Two workers wait for rows of each other, never for good.
+    // Two workers may wait for rows of each other, but never for ever.
     assert!(report["log_bytes_per_txn"].as_f64() > Some(10.0 * 200.0));
     for method in ["log0", "log1", "log2", "sql1", "sql2", "aries"] {
         let way = [
@@ -214,7 +214,7 @@ fn bench_update_of_a_tree_leaves_what_each_method_restarts() {
         );
         assert_eq!(restarted["rows"], 3000, "{method}");
     }
-    // It goes on where it stopped, and is closed.
+    // A second run continues where the first stopped, and closes the database.
     let report = json(&[&on[..], &["--scheme", "logical", "--digest", "--json"]].concat());
     assert_eq!(report["load_seconds"], 0.0);
     let (code, text) = ended(&["digest", "--data", arg(&data)]);
@@ -232,7 +232,7 @@ fn bench_update_of_a_tree_leaves_what_each_method_restarts() {
     assert!(refused(&["--scheme", "physiological"]).contains("scheme logical, not physiological"));
     assert!(refused(&["--scheme", "logical", "--partitions", "4"]).contains("--partitions"));
     assert!(refused(&["--scheme", "logical", "--archive", "a"]).contains("--archive"));
-    // Options of a tree without one.
+    // Options of a tree, for a database without one.
     assert!(refused(&[]).contains("--scheme"));
     let few = ["--scheme", "logical", "--pool-pages", "7", "--txns", "5"];
     let (code, text) = ended(&[&shape[..], &few].concat());

@@ -6,13 +6,13 @@ use crate::{consumer, entry, strings, unhex};
 
 #[test]
 fn the_payloads_of_a_real_redis_are_read() {
-    // What Redis 7.0.15 answers to DUMP, in hexadecimal.
+    // The answers of Redis 7.0.15 to DUMP, in hexadecimal.
     for (hex, value) in REAL {
         assert_eq!(parse_dump(&unhex(hex)).unwrap(), value(), "{hex}");
     }
 }
 
-/// A payload and what it holds.
+/// A payload and its value.
 type Known = (&'static str, fn() -> Value);
 
 const REAL: &[Known] = &[

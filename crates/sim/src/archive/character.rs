@@ -1,4 +1,5 @@
-//! The character of a run of the archive: how large runs become, what merging keeps, and how often what happens.
+//! The character of a run of the archive: the sizes of runs, the moments that merging keeps, and the odds of each kind
+//! of step.
 
 use fastrand::Rng;
 
@@ -7,13 +8,14 @@ use crate::swarm::{Swarm, pick, shift, sometimes};
 /// The character of a run.
 #[derive(Debug, Clone)]
 pub(crate) struct Character {
-    /// Bytes of the records of a run, about.
+    /// The approximate bytes of the records of a run.
     pub workspace_bytes: usize,
-    /// How many runs become one.
+    /// The number of runs that are merged into one.
     pub fan_in: usize,
-    /// Merging keeps each moment whose epoch is a multiple of this; `None`: it combines no records.
+    /// The grain of moments: merging keeps each moment whose epoch is a multiple of it. `None`: merging combines no
+    /// records.
     pub grain: Option<u64>,
-    /// Steps that a machine of the archive takes at once, at most.
+    /// The most steps that a machine of the archive takes at once.
     pub stride: u32,
     /// Odds that the newest image rots before a restart, of 100.
     pub rots: u8,
@@ -27,20 +29,21 @@ pub(crate) struct Character {
     pub losses: u8,
     /// Odds that a restore is interrupted, of 100.
     pub interrupted: u8,
-    /// Bytes that wait while the archive is away; `None`: the log alone does.
+    /// The most bytes that wait in the backlog while the archive is away. `None`: no backlog exists, and the log keeps
+    /// all.
     pub backlog: Option<u64>,
 }
 
 /// Odds of the kinds of step, as weights.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Odds {
-    /// The archiver goes on.
+    /// The archiver takes a step.
     pub archive: u32,
-    /// A run is asked for.
+    /// A run is requested.
     pub cut: u32,
-    /// The merger goes on.
+    /// The merger takes a step.
     pub merge: u32,
-    /// A backup begins, or goes on.
+    /// A backup begins or continues.
     pub back_up: u32,
     /// The agent begins, merges, or is killed.
     pub agent: u32,
@@ -52,7 +55,7 @@ pub(crate) struct Odds {
     pub fault: u32,
     /// The archive's disk loses power.
     pub power: u32,
-    /// The archive's disk is gone, or comes back.
+    /// The archive's disk becomes unavailable or available again.
     pub absence: u32,
     /// Time passes.
     pub age: u32,
@@ -77,7 +80,7 @@ impl Odds {
 }
 
 impl Character {
-    /// The character that a seed gives. The client's is made smaller: what is restored is written page by page.
+    /// Draws the character of a seed. Makes the client's smaller, because what is restored is written page by page.
     pub(crate) fn draw(rng: &mut Rng, swarm: &mut Swarm) -> Character {
         swarm.medium = swarm.medium.min(10);
         swarm.large = if rng.u8(0..8) == 0 { swarm.large } else { 0 };
@@ -87,7 +90,7 @@ impl Character {
         swarm.course.crashes = pick(rng, &[2, 3, 4, 6]);
         swarm.odds.begin *= 3;
         swarm.odds.sweep *= 2;
-        // Snapshots are compared page by page, which the product's mode does.
+        // The product's mode compares snapshots page by page.
         swarm.odds.snapshot = 0;
         assert!(swarm.course.crashes > 0, "a run has a crash");
         Character {

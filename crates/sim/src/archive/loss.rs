@@ -1,4 +1,4 @@
-//! The database's disks are lost, and a restore from the archive makes the next life.
+//! The loss of the database's disks, after which a restore from the archive makes the next life.
 
 use perdura_archive::Store;
 use perdura_base::Epoch;
@@ -13,11 +13,11 @@ use super::restoring::Wish;
 use super::timeline::Timeline;
 use super::world::{Ancestor, ArchiveWorld};
 
-/// Lost databases whose archives are looked at again.
+/// The most lost databases whose archives are checked again.
 const ANCESTORS_MAX: usize = 3;
 
 impl ArchiveWorld {
-    /// Now and then the disks are lost before a restart, if the archive can restore the database.
+    /// Loses the disks before some restarts, if the archive can restore the database.
     pub(crate) fn lose(&mut self) -> Check {
         if !self.told.exists
             || self.told.backups.is_empty()
@@ -41,7 +41,7 @@ impl ArchiveWorld {
                 self.told.epoch
             ));
         }
-        // Of the last life the archive may have what was durable and not acknowledged.
+        // The archive may have durable transactions of the last life that were not acknowledged.
         let mut timeline = self.timeline.clone();
         let runs = store.readable_runs();
         let runs = runs.map_err(|error| format!("the runs of a lost database: {error}"))?;
@@ -55,7 +55,7 @@ impl ArchiveWorld {
         };
         let plan = match self.plan(&wish) {
             Ok(plan) => plan,
-            // Merging has given the moment up.
+            // Merging no longer keeps the moment.
             Err(_) if target.is_some() => return Ok(()),
             Err(error) => return Err(format!("the restore of a lost database: {error}")),
         };
@@ -99,8 +99,8 @@ impl ArchiveWorld {
         Ok(())
     }
 
-    /// Now and then the newest of two images rots before a restart: the next life goes on from the older one, while a backup
-    /// of the newest may be in the archive.
+    /// Damages the newest of two images before some restarts. The next life then starts from the older one, while a
+    /// backup of the newest may be in the archive.
     pub(crate) fn rot_image(&mut self) -> Check {
         if self.rng.u8(0..100) >= self.character.rots {
             return Ok(());
@@ -121,7 +121,7 @@ impl ArchiveWorld {
         Ok(())
     }
 
-    /// The moment that the next life begins with: mostly the last.
+    /// Draws the moment that the next life begins with: mostly the last.
     fn draw_target(&mut self, timeline: &Timeline, held: Epoch) -> Option<Epoch> {
         let epochs = timeline.epochs(&Model::default());
         if self.rng.bool() || epochs.is_empty() {
@@ -135,7 +135,7 @@ impl ArchiveWorld {
             .filter(|epoch| *epoch < held)
     }
 
-    /// The archives of databases that were lost still restore their moments.
+    /// Checks that the archives of lost databases still restore their moments.
     pub(crate) fn check_ancestors(&mut self) -> Check {
         for ancestor in std::mem::take(&mut self.ancestors) {
             let Ancestor {

@@ -1,4 +1,4 @@
-//! A moment is restored onto empty disks and compared with the timeline.
+//! Restores of a moment onto empty disks, and their comparison with the timeline.
 
 use std::sync::Arc;
 
@@ -18,32 +18,32 @@ use crate::report::Check;
 use super::timeline::Timeline;
 use super::world::ArchiveWorld;
 
-/// How often an archive's moments are all restored when a run ends, at most: moments.
+/// The most moments of an archive that are all restored at the end of a run.
 const EVERY_MAX: usize = 24;
 
-/// What is restored.
+/// The target of a restore.
 pub(crate) struct Wish {
     pub uuid: Uuid,
     /// `None`: the last moment.
     pub target: Option<Epoch>,
-    /// `None`: the nearest one that serves.
+    /// `None`: the nearest backup that serves.
     pub backup: Option<BackupId>,
 }
 
-/// The first moment that an archive promises. Of the one that a database was restored at, its parent's archive has the
-/// transactions.
+/// Returns the first moment that an archive promises. The transactions of the moment that a database was restored at
+/// are in its parent's archive.
 fn first_moment(manifest: &Manifest) -> Epoch {
     let parent = manifest.parent.map(|parent| Epoch(parent.epoch.0 + 1));
     manifest.begin.max(parent.unwrap_or_default())
 }
 
 impl ArchiveWorld {
-    /// The environment of disks.
+    /// Returns the environment of disks.
     fn env_of(&self, disks: &[Arc<SimDisk>]) -> Env {
         self.world.env(disks)
     }
 
-    /// As many empty disks as the database has.
+    /// Returns as many empty disks as the database has.
     pub(crate) fn empty_disks(&mut self) -> Vec<Arc<SimDisk>> {
         let seed = self.fresh();
         let count = u64::try_from(self.disks.len()).unwrap_or(1);
@@ -52,7 +52,7 @@ impl ArchiveWorld {
             .collect()
     }
 
-    /// A plan from the archive as it is on its disk.
+    /// Returns a plan from the archive as it is on its disk.
     pub(crate) fn plan(&self, wish: &Wish) -> Result<RestorePlan, Error> {
         let store = Store::read_only(self.store.life(), &wish.uuid)?;
         let Some(id) = wish.backup else {
@@ -89,7 +89,8 @@ impl ArchiveWorld {
         )
     }
 
-    /// Restores a moment of the database's archive and compares it; now and then one of every kind that must be refused.
+    /// Restores a moment of the database's archive and compares it. Sometimes also tries a restore of each kind that
+    /// must be refused.
     pub(crate) fn drill(&mut self) -> Check {
         if !self.told.exists || self.is_gone {
             return Ok(());
@@ -99,7 +100,7 @@ impl ArchiveWorld {
         self.restore_one(uuid, &timeline, &model).map(drop)
     }
 
-    /// Whether a moment must be restorable: merging keeps it, and the archive has it.
+    /// Returns whether a moment must be restorable: merging keeps it, and the archive has it.
     fn is_promised(
         &self,
         epoch: Epoch,
@@ -112,7 +113,7 @@ impl ArchiveWorld {
         begin <= epoch && epoch <= held && is_kept
     }
 
-    /// Restores a moment drawn by the seed. Returns whether there was one.
+    /// Restores a moment drawn by the seed. Returns whether the archive had one.
     pub(crate) fn restore_one(
         &mut self,
         uuid: Uuid,
@@ -161,7 +162,7 @@ impl ArchiveWorld {
         Ok(true)
     }
 
-    /// Restores what is wished for and compares it with what must come out.
+    /// Restores a target and compares it with the expected state.
     pub(crate) fn restore_and_compare(
         &mut self,
         wish: &Wish,
@@ -209,12 +210,13 @@ impl ArchiveWorld {
         self.check_digest(&core, report.epoch.0, report.parent == self.uuid())
     }
 
-    /// The restored database has the digest of the one that runs, if everything is durable and the moment is the end.
+    /// Compares the digest of the restored database with that of the running one, if everything is durable and the
+    /// moment is the end.
     fn check_digest(&mut self, core: &Core, epoch: u64, is_own: bool) -> Check {
         let Some(live) = &self.world.machine.engine else {
             return Ok(());
         };
-        // An ancestor's is compared by its rows alone.
+        // An ancestor is compared by its rows alone.
         if !is_own || self.stopped || !live.is_idle() || epoch < live.durable() {
             return Ok(());
         }
@@ -233,7 +235,7 @@ impl ArchiveWorld {
         Ok(())
     }
 
-    /// A restore is interrupted by a power cut at some I/O: what is left must be nothing, be refused, or be whole.
+    /// Interrupts a restore by a power cut at some I/O. What is left must be nothing, be refused, or be whole.
     fn interrupt(&mut self, plan: &RestorePlan, expected: &State) -> Check {
         let disks = self.empty_disks();
         let cut = self.rng.u64(1..=30).min(self.rng.u64(1..=30));
@@ -275,8 +277,8 @@ impl ArchiveWorld {
         Ok(())
     }
 
-    /// When a run ends: everything is archived, the last moment is the live one, and of a small history each moment is
-    /// restored.
+    /// Archives everything at the end of a run. The last moment must then be the live one. In a small history every
+    /// moment is restored.
     pub(crate) fn archive_all(&mut self) -> Check {
         self.is_gone = false;
         self.mend_store()?;

@@ -28,14 +28,14 @@ pub(crate) struct Backing {
 }
 
 enum Stage {
-    /// The image is copied, and held meanwhile.
+    /// The image is being copied, and is held until the copy ends.
     Copy(Box<BackupCopy>, Pin),
     /// The archive must hold the log up to the image's end.
     Wait(BackupSummary),
     Publish(Box<Publication>, BackupSummary),
 }
 
-/// Another process, which has the archive's directory alone.
+/// Another process that has only the archive's directory.
 pub(crate) struct Agent {
     store: Arc<Store>,
     merger: Option<Merger>,
@@ -93,7 +93,7 @@ impl ArchiveWorld {
         Ok(())
     }
 
-    /// One step of the archiver; `None` if it failed as it may.
+    /// Takes a step of the archiver. `None`: it failed as it may.
     pub(crate) fn archiver_step(&mut self) -> Check<Option<ArchiverStep>> {
         let (Some(archiving), Some(core)) = (&mut self.archiving, &self.world.machine.engine)
         else {
@@ -141,8 +141,8 @@ impl ArchiveWorld {
                         end <= core.wal().durable(Rung::Disk).0,
                         "a run has epochs that are durable"
                     );
-                    // A database that could not read its archive may not know how far that is. Its backlog gets epochs then that the
-                    // archive has, also while it is being drained: the drain leaves them out.
+                    // A database that could not read its archive may not know its end. Its backlog then gets epochs
+                    // that the archive has, also while it is being drained. The drain leaves them out.
                     let in_archive = archiving.lent().get().is_some();
                     assert!(
                         self.told.kept < end || !in_archive,
@@ -159,7 +159,7 @@ impl ArchiveWorld {
         }
     }
 
-    /// The process itself has the archive open in another machine, which lets go of it as soon as it can.
+    /// Closes the archive in another machine of the same process, which releases it as soon as it can.
     fn let_go(&mut self) -> Check {
         self.end_backup();
         self.merger_steps()?;
@@ -262,7 +262,7 @@ impl ArchiveWorld {
         };
         let image = pin.anchor().image(pin.slot());
         let manifest = store.manifest();
-        // The product takes a checkpoint first: its image is a new one, and no older than the archive.
+        // The product takes a checkpoint first. Its image is new, and no older than the archive.
         let is_older = image.begin_epoch.is_none_or(|begin| begin < manifest.begin);
         if is_older || manifest.backups().any(|id| id.k == image.k) {
             return Ok(());
@@ -280,13 +280,13 @@ impl ArchiveWorld {
                 self.image_is_held = true;
                 Ok(())
             }
-            // It is there already.
+            // The archive has it already.
             Err(Error::Usage(_)) => Ok(()),
             Err(error) => self.store_failed("a backup's begin", &error),
         }
     }
 
-    /// One step of a backup; `None`: it is over.
+    /// Takes a step of a backup. `None`: it is over.
     fn advance_backup(&mut self, store: &Arc<Store>, stage: Stage) -> Check<Option<Stage>> {
         match stage {
             Stage::Copy(copy, _) if self.rng.u8(0..100) == 0 => {

@@ -1,4 +1,4 @@
-//! The archive's disk: its faults, its absence, its power cuts, and what must be there then.
+//! The archive's disk: its faults, its absence, its power cuts, and what it must hold afterwards.
 
 use perdura_archive::Store;
 use perdura_base::Error;
@@ -11,24 +11,24 @@ use crate::report::Check;
 use super::world::ArchiveWorld;
 
 impl ArchiveWorld {
-    /// Faults of the archive's disk that struck so far.
+    /// Returns the number of faults of the archive's disk that have struck so far.
     fn store_faults(&self) -> u64 {
         self.store.faults_struck()
     }
 
-    /// Whether something that was injected explains a failure of the archive's disk.
+    /// Returns whether an injected fault explains a failure of the archive's disk.
     pub(crate) fn store_may_fail(&self) -> bool {
         self.is_gone || !self.store.has_power() || self.store_faults() > self.store_faults_before
     }
 
-    /// Judges an error of a step of the archive, which ends what this process has open of it.
+    /// Judges an error of a step of the archive. Closes everything of the archive that this process has open.
     ///
     /// # Errors
-    /// A contradiction: nothing explains the error.
+    /// A contradiction, if nothing explains the error.
     pub(crate) fn store_failed(&mut self, step: &str, error: &Error) -> Check {
         let is_explained = self.store_may_fail()
             || self.faults_struck() > self.faults_before
-            // A publication that failed has stopped the store until the archiver opens it again.
+            // A failed publication has stopped the store until the archiver opens it again.
             || matches!(error, Error::LogFull(_) | Error::Stopped(_));
         if error.family() == Family::Corruption || !is_explained {
             return Err(format!("{step}: {error}"));
@@ -43,7 +43,7 @@ impl ArchiveWorld {
         Ok(())
     }
 
-    /// The archive's disk is as good as new: without a plan, and with power.
+    /// Repairs the archive's disk: it has power and no planned faults.
     pub(crate) fn mend_store(&mut self) -> Check {
         if !self.store.has_power() {
             self.cut_store_power();
@@ -58,7 +58,7 @@ impl ArchiveWorld {
         Ok(())
     }
 
-    /// The machine of the archive's disk crashes, and with it an agent that runs there.
+    /// Crashes the machine of the archive's disk, and with it an agent that runs there.
     fn cut_store_power(&mut self) {
         self.agent = None;
         self.close_archive();
@@ -79,8 +79,8 @@ impl ArchiveWorld {
         }
     }
 
-    /// When the database has crashed: its process has the archive open no more, and the archive's disk may have lost power
-    /// as well.
+    /// Follows a crash of the database: its process no longer has the archive open, and the archive's disk may have
+    /// lost power too.
     pub(crate) fn store_crashes_too(&mut self) {
         self.close_archive();
         if self.rng.u8(0..100) < self.character.together {
@@ -90,7 +90,7 @@ impl ArchiveWorld {
         }
     }
 
-    /// The archive's disk loses power now.
+    /// Cuts the power of the archive's disk.
     pub(crate) fn store_power(&mut self) -> Check {
         self.cut_store_power();
         self.check_told()?;
@@ -98,7 +98,7 @@ impl ArchiveWorld {
         Ok(())
     }
 
-    /// The archive's disk goes, or comes back.
+    /// Makes the archive's disk unavailable, or available again.
     pub(crate) fn store_absence(&mut self) -> Check {
         if self.is_gone {
             self.is_gone = false;
@@ -123,8 +123,8 @@ impl ArchiveWorld {
         Ok(())
     }
 
-    /// What the archive has told of is there: its runs up to the epoch, its backups, and each file that the newest manifest
-    /// names. Called when the archive's disk has power and nothing is wrong with it.
+    /// Checks that everything that the archive has acknowledged is there: its runs up to the epoch, its backups, and
+    /// each file that the newest manifest names. The archive's disk must have power and no fault.
     pub(crate) fn check_told(&mut self) -> Check {
         if !self.told.exists || self.engine.is_none() {
             return Ok(());

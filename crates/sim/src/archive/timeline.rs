@@ -1,20 +1,20 @@
 //! The oracle of the archive: the state of each epoch, across all lives of a database.
 //!
-//! The model of the product's mode forgets at each restart what came before it. The timeline keeps it: a list of the
-//! transactions that survived, each with its epoch. It shares no code with the engine.
+//! The model of the product's mode forgets at each restart everything that came before it. The timeline keeps it: a
+//! list of the transactions that survived, each with its epoch. It shares no code with the engine.
 
 use std::collections::BTreeSet;
 
 use crate::model::{Change, Model, State, apply};
 
-/// What has happened to a database, and was not undone by a crash.
+/// The transactions of a database that no crash has undone.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Timeline {
     past: Vec<(u64, Vec<Change>)>,
 }
 
 impl Timeline {
-    /// Keeps of the life of a model, which ends, what a restart has brought back: the epochs up to `durable`.
+    /// Keeps the epochs up to `durable` of a life that ends, the ones that a restart has brought back.
     pub(crate) fn keep(&mut self, model: &Model, durable: u64) {
         let survived = model
             .history()
@@ -27,7 +27,7 @@ impl Timeline {
         );
     }
 
-    /// A restore has gone back to an epoch: what came later is another timeline's.
+    /// Follows a restore to an epoch: what came later belongs to another timeline.
     pub(crate) fn branch(&mut self, epoch: u64) {
         self.past.retain(|(at, _)| *at <= epoch);
         debug_assert!(
@@ -36,7 +36,7 @@ impl Timeline {
         );
     }
 
-    /// The state of an epoch, in the life of `model` or one before.
+    /// Returns the state of an epoch, in the life of `model` or an earlier one.
     pub(crate) fn state_at(&self, epoch: u64, model: &Model) -> State {
         let mut state = State::new();
         let all = self.past.iter().chain(model.history());
@@ -46,7 +46,7 @@ impl Timeline {
         state
     }
 
-    /// The epochs in which something has changed.
+    /// Returns the epochs in which something has changed.
     pub(crate) fn epochs(&self, model: &Model) -> BTreeSet<u64> {
         let all = self.past.iter().chain(model.history());
         all.map(|(epoch, _)| *epoch).collect()

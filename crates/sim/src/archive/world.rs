@@ -1,4 +1,4 @@
-//! What a run of the archive consists of, and its place in the simulator's loop.
+//! The parts of a run of the archive, and its place in the simulator's loop.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
@@ -26,26 +26,26 @@ use super::character::Character;
 use super::steps::{Agent, Backing};
 use super::timeline::Timeline;
 
-/// What the archive of a database has told of: it must be there whatever happens to the archive's disk.
+/// The acknowledgements of a database's archive. They must be there after any failure of the archive's disk.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Told {
-    /// Whether the archive exists.
+    /// True if the archive exists.
     pub exists: bool,
-    /// The archive has the log up to here.
+    /// The epoch up to which the archive has the log.
     pub epoch: u64,
-    /// The archive, or the backlog, has the log up to here.
+    /// The epoch up to which the archive or the backlog has the log.
     pub kept: u64,
     pub backups: Vec<BackupId>,
 }
 
-/// A database that was lost, and whose archive is still there.
+/// A database that was lost, while its archive is still there.
 pub(crate) struct Ancestor {
     pub uuid: Uuid,
     pub timeline: Timeline,
     pub told: Told,
 }
 
-/// Everything a run consists of.
+/// All parts of a run.
 pub(crate) struct ArchiveWorld {
     /// The database and its client.
     pub world: World,
@@ -56,19 +56,19 @@ pub(crate) struct ArchiveWorld {
     pub region: Arc<RegionDigest>,
     pub archiving: Option<Archiving>,
     pub merging: Option<Merging>,
-    /// Other machines of the process have been asked to let go of an archive that has failed.
+    /// True if other machines of the process were asked to close an archive that has failed.
     pub is_let_go: bool,
     pub backing: Option<Backing>,
     pub agent: Option<Agent>,
     pub told: Told,
     pub ancestors: Vec<Ancestor>,
-    /// The archive's disk is gone until a step brings it back.
+    /// True while the archive's disk is unavailable. A step brings it back.
     pub is_gone: bool,
-    /// Faults of the archive's disk that have been accounted for.
+    /// The number of faults of the archive's disk that are accounted for.
     pub store_faults_before: u64,
-    /// Numbers that were drawn aside.
+    /// The number of calls of [`fresh`](Self::fresh).
     pub drawn: u64,
-    /// Runs that this life's archive got from its backlog.
+    /// The number of runs that this life's archive got from its backlog.
     pub drained: u64,
 }
 
@@ -87,7 +87,7 @@ impl DerefMut for ArchiveWorld {
 }
 
 impl ArchiveWorld {
-    /// A machine with empty disks.
+    /// Returns a machine with empty disks.
     pub(crate) fn new(seed: u64, rng: Rng, swarm: Swarm, character: Character) -> ArchiveWorld {
         ArchiveWorld {
             world: World::new(seed, rng, swarm),
@@ -109,13 +109,13 @@ impl ArchiveWorld {
         }
     }
 
-    /// A number that no earlier call has returned.
+    /// Returns a number that no earlier call has returned.
     pub(crate) fn fresh(&mut self) -> u64 {
         self.drawn += 1;
         scramble(self.seed ^ scramble(self.drawn))
     }
 
-    /// The database.
+    /// Returns the database's identity.
     pub(crate) fn uuid(&self) -> Uuid {
         self.world.core().anchor().get().uuid
     }
@@ -125,7 +125,7 @@ impl ArchiveWorld {
         *self.tally.reached.entry(mark).or_default() += 1;
     }
 
-    /// The archiving of a life that begins.
+    /// Begins the archiving of a new life.
     pub(crate) fn begin_archiving(&mut self) {
         let life = self.fresh();
         let store = Arc::clone(&self.store);
@@ -146,13 +146,13 @@ impl ArchiveWorld {
         self.drained = 0;
     }
 
-    /// The backup that is being made is given up.
+    /// Gives up the backup that is being made.
     pub(crate) fn end_backup(&mut self) {
         self.backing = None;
         self.image_is_held = false;
     }
 
-    /// What the process of the database has open of the archive.
+    /// Closes everything of the archive that the database's process has open.
     pub(crate) fn close_archive(&mut self) {
         self.end_backup();
         self.merging = None;
@@ -169,7 +169,7 @@ impl Lives for ArchiveWorld {
     };
     const ROTS: u32 = 1;
 
-    /// As the product opens a database with an archive: what the archive holds is held against the log, if the archive can
+    /// Opens as the product opens a database with an archive: it compares the archive with the log, if the archive can
     /// be read.
     fn open_on(&self, disks: &[Arc<SimDisk>]) -> Result<Core, Error> {
         let anchor = read_anchor(disks[0].life().as_ref())?;
@@ -258,7 +258,7 @@ impl Lives for ArchiveWorld {
     }
 
     fn check_copies(&mut self, copies: Option<Vec<Arc<SimDisk>>>) -> Check {
-        // The image that would have to stand in has rotted.
+        // The image that would have to replace it has rotted.
         let copies = copies.filter(|_| !self.disks.iter().any(|disk| has_rotted(disk)));
         self.world.check_copies(copies)
     }

@@ -10,7 +10,7 @@ use crate::streams::StreamModel;
 use crate::value::{Name, Score, Value, digest, name_bytes, score_of};
 
 impl Edit {
-    /// The same on the engine. `held` is what the model has, which names an item to look for.
+    /// Runs the change on the engine. `held` is the model's value, which names an item to look for.
     pub(crate) fn run(
         &self,
         tx: &mut Tx<'_>,
@@ -25,8 +25,8 @@ impl Edit {
         }
     }
 
-    /// The same on the elements of a draft, of which there are so many. False: it is nothing that is
-    /// done to a draft.
+    /// Runs the change on the elements of a draft, of which there are `held`. Returns false for a change that drafts do
+    /// not have.
     pub(crate) fn write(
         &self,
         tx: &mut Tx<'_>,
@@ -205,7 +205,7 @@ fn names_of(names: &[Name]) -> Vec<Vec<u8>> {
     names.iter().map(|name| name_bytes(*name)).collect()
 }
 
-/// How many went, and whether nothing is left, as one number.
+/// Returns the number of removed elements, and whether nothing is left, as one number.
 fn count_of((count, left): (u64, Left)) -> u64 {
     count * 2 + u64::from(left == Left::Nothing)
 }

@@ -1,4 +1,4 @@
-//! The clients of a database whose transactions lock rows, and what they know of its rows.
+//! The clients of a database whose transactions lock rows, and their knowledge of its rows.
 
 use std::fmt::Debug;
 
@@ -7,22 +7,22 @@ use perdura_steal::Committed;
 
 use super::{Interleaved, Oracle, Write};
 
-/// Transactions that run at once, at most.
+/// The most transactions that run at once.
 pub(crate) const CLIENTS_MAX: usize = 6;
 
-/// A client with a transaction that runs.
+/// A client with a running transaction.
 pub(crate) struct Client<T, S, R> {
     number: u64,
     pub txn: T,
-    /// In the order in which they were made.
+    /// Its writes, in the order in which they were made.
     writes: Vec<Write<S, R>>,
     pub rolls_back: bool,
 }
 
-/// The clients, and the oracle that their transactions make.
+/// The clients, and the oracle that their transactions build.
 pub(crate) struct Clients<E: Interleaved, S, R> {
     running: Vec<Client<E::Txn, S, R>>,
-    /// How many there have been: the number of the newest.
+    /// The number of clients so far, which is the number of the newest.
     ever: u64,
     pub oracle: Oracle<S, R>,
 }
@@ -43,7 +43,7 @@ where
     S: Ord + Clone + Debug,
     R: Clone + Eq + Debug,
 {
-    /// One more client begins a transaction, unless enough run.
+    /// Begins a transaction of another client, unless enough run.
     pub fn begin(&mut self, engine: &E) {
         if self.running.len() < CLIENTS_MAX {
             self.ever += 1;
@@ -56,7 +56,7 @@ where
         }
     }
 
-    /// One of the clients, by its place; one that rolls back only if it may be.
+    /// Draws the place of one of the clients. A client that rolls back is only drawn if `rolls_back_too`.
     pub fn pick(&self, rng: &mut Rng, rolls_back_too: bool) -> Option<usize> {
         let may = |client: &Client<E::Txn, S, R>| rolls_back_too || !client.rolls_back;
         let fit: Vec<usize> = (0..self.running.len())
@@ -65,19 +65,19 @@ where
         (!fit.is_empty()).then(|| fit[rng.usize(0..fit.len())])
     }
 
-    /// The client in a place.
+    /// Returns the client in a place.
     pub fn at(&mut self, at: usize) -> &mut Client<E::Txn, S, R> {
         &mut self.running[at]
     }
 
-    /// Whether no other client holds a spot.
+    /// Returns whether no other client holds a spot.
     pub fn may_lock(&self, at: usize, spot: &S) -> bool {
         let holder = self.oracle.holder(spot);
         holder.is_none_or(|holder| holder == self.running[at].number)
     }
 
-    /// What is in a spot: what its holder wrote last, or what was committed last. Nobody knows while its
-    /// holder rolls back: which of its changes are taken back is not ours to say.
+    /// Returns the content of a spot: the last write of its holder, or the last commit. `None`: its holder rolls back,
+    /// and the oracle cannot know which of its changes are undone so far.
     pub fn expected(&self, spot: &S) -> Option<Option<R>> {
         let holder = self.oracle.holder(spot);
         let holder = holder.and_then(|number| self.running.iter().find(|c| c.number == number));
@@ -90,14 +90,14 @@ where
         Some(wrote.map_or_else(committed, |(_, row)| row.clone()))
     }
 
-    /// A client has locked a spot and left a row there, or none.
+    /// Notes that a client has locked a spot and left a row there, or no row.
     pub fn wrote(&mut self, at: usize, spot: S, row: Option<R>) {
         let client = &mut self.running[at];
         self.oracle.lock(&spot, client.number);
         client.writes.push((spot, row));
     }
 
-    /// The client in a place commits; it waits for its epoch.
+    /// Commits the client in a place, which then waits for its epoch.
     pub fn commit(&mut self, at: usize, engine: &E) -> Committed {
         let client = self.running.swap_remove(at);
         let committed = engine.commit(client.txn);
@@ -106,7 +106,7 @@ where
         committed
     }
 
-    /// A client has rolled back to the end, or leaves the rest to the engine; returns its transaction.
+    /// Removes a client that has rolled back to the end, or leaves the rest to the engine. Returns its transaction.
     pub fn roll_back(&mut self, at: usize) -> E::Txn {
         let client = self.running.swap_remove(at);
         self.oracle.abort(client.number);
@@ -118,7 +118,7 @@ where
         self.running.is_empty()
     }
 
-    /// Power has failed: no transaction runs any more.
+    /// Follows a power cut: no transaction runs any more.
     pub fn forget(&mut self) {
         self.running.clear();
     }

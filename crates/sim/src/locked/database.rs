@@ -1,4 +1,4 @@
-//! What databases have in common whose transactions interleave and lock rows.
+//! The common parts of databases whose transactions interleave and lock rows.
 
 use std::ops::Deref;
 
@@ -7,14 +7,14 @@ use perdura_steal::{Committed, KeyTxn, KeyTxns, Steal, Txn};
 
 use crate::machine::{Engine, Machine};
 
-/// Transactions that interleave: a commit is answered with an epoch.
+/// A database whose transactions interleave. A commit returns an epoch.
 pub(crate) trait Interleaved {
-    /// A transaction that runs.
+    /// A running transaction.
     type Txn;
 
     /// Begins a transaction.
     fn begin(&self) -> Self::Txn;
-    /// Ends one: visible to others, durable with its epoch.
+    /// Commits a transaction: it is visible to others, and durable with its epoch.
     fn commit(&self, txn: Self::Txn) -> Committed;
 }
 
@@ -42,7 +42,7 @@ impl Interleaved for Steal {
     }
 }
 
-/// A database of the crate `perdura_steal` as the simulator's engine: all have these methods.
+/// Makes a database of the crate `perdura_steal` the simulator's engine. All of them have these methods.
 macro_rules! interleaved {
     ($engine:ident) => {
         $crate::machine::engine!(

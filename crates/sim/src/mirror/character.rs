@@ -1,4 +1,4 @@
-//! The character of a run: how large things are, and how often what happens.
+//! The character of a run: the sizes, and the odds of each kind of step.
 
 use fastrand::Rng;
 use perdura::CoreOptions;
@@ -6,29 +6,29 @@ use perdura_device::CrashProfile;
 
 use crate::swarm::{pick, shift, sometimes};
 
-/// Kinds of step.
+/// The number of kinds of step.
 pub(super) const KINDS: usize = 16;
 
 /// The character of a run.
 #[derive(Debug, Clone)]
 pub(super) struct Character {
-    /// Log streams.
+    /// The number of log streams.
     pub streams: u8,
-    /// Groups of two nodes.
+    /// The number of groups of two nodes.
     pub groups: u8,
-    /// Whether each stream has a separate disk.
+    /// True if each stream has a separate disk.
     pub apart: bool,
-    /// Keys in use.
+    /// The number of keys in use.
     pub keys: u8,
     /// The longest value, bytes.
     pub value_max: u16,
-    /// Virtual partitions.
+    /// The number of virtual partitions.
     pub partitions: u16,
-    /// Bytes of a stream that may be shipped and not synced.
+    /// The bytes of a stream that may be shipped and not synced.
     pub tail_bytes: u64,
-    /// Lives that are planned.
+    /// The number of planned lives.
     pub lives: u32,
-    /// Steps in a life at most.
+    /// The most steps in a life.
     pub steps: u32,
     /// Odds that a life has a fault of a disk planned, of 100.
     pub faults: u8,
@@ -40,14 +40,14 @@ pub(super) struct Character {
     pub clean: u8,
     /// Odds that a life ends together with nodes, of 100.
     pub together: u8,
-    /// What crashes keep, if not drawn each time.
+    /// The profile of what crashes keep. `None`: it is drawn for each crash.
     pub profile: Option<CrashProfile>,
     /// Odds of the kinds of step, as weights.
     pub odds: [u32; KINDS],
 }
 
 impl Character {
-    /// The character that a seed gives.
+    /// Draws the character of a seed.
     pub fn draw(rng: &mut Rng, streams: Option<u8>, profile: Option<CrashProfile>) -> Character {
         let drawn = pick(rng, &[1, 1, 1, 2, 2, 3]);
         let groups = pick(rng, &[1, 1, 2]);
@@ -90,7 +90,7 @@ impl Character {
         }
     }
 
-    /// The settings of the engine.
+    /// Returns the settings of the engine.
     pub fn options(&self) -> CoreOptions {
         CoreOptions {
             partitions: self.partitions,

@@ -1,4 +1,4 @@
-//! The chain of lives, and how each of them ends.
+//! The chain of lives, and the end of each of them.
 
 use std::sync::Arc;
 
@@ -12,13 +12,13 @@ use super::trouble::Trouble;
 use super::world::World;
 use super::writer::Writer;
 
-/// A run counts with so many transactions.
+/// The number of transactions from which on a run counts.
 const TRANSACTIONS_MIN: u64 = 20;
-/// Rounds within which a mirror comes about, or comes to its end, when nothing fails.
+/// The most rounds in which a mirror forms or ends when nothing fails.
 const ROUNDS_MAX: u32 = 120;
 
 impl World {
-    /// Lives and their ends until the planned ones have been and the run counts.
+    /// Runs lives and their ends until the planned ones are over and the run counts.
     pub fn chain(&mut self) -> Check {
         let mut writer = self.take_over(Writer::nothing())?;
         for life in 1.. {
@@ -35,7 +35,7 @@ impl World {
         self.finish(writer)
     }
 
-    /// One life of a writer, up to its end.
+    /// Runs one life of a writer, up to its end.
     fn live(&mut self, writer: &mut Writer, overdue: bool) -> Check {
         self.faults_before = self.faults_struck();
         if overdue {
@@ -63,13 +63,13 @@ impl World {
         self.observe(writer)
     }
 
-    /// Nothing more fails.
+    /// Removes all faults.
     pub fn calm(&mut self) {
         faults::clear(&self.disks);
         self.trouble(Trouble::heal);
     }
 
-    /// A process that was replaced, or that will be, goes on for a moment.
+    /// Sometimes takes a few steps of a process that was replaced or will be.
     fn step_sleeper(&mut self) -> Check {
         if self.asleep.is_none() || self.rng.u8(0..8) > 0 {
             return Ok(());
@@ -88,7 +88,7 @@ impl World {
         Ok(())
     }
 
-    /// A life ends: cleanly, asleep, in a power cut, or in one that nodes do not survive either.
+    /// Ends a life: cleanly, asleep, in a power cut, or in a power cut that nodes do not survive either.
     fn end(&mut self, writer: &mut Writer) -> Check {
         assert!(writer.core.is_some(), "a process ends once");
         let power = self.has_power();
@@ -119,8 +119,8 @@ impl World {
         Ok(())
     }
 
-    /// The disks are another's from now on, as a crash leaves them; or with all that was written, and what was in flight lands at
-    /// any time, in whatever the file is by then.
+    /// Gives the disks to the next process. They are as a crash leaves them, or have everything that was written. In
+    /// the second case, operations that were in flight land at any time, in the file as it is at that time.
     fn take_disks_away(&mut self, writer: &mut Writer) -> Check {
         if self.character.profile.is_some() || self.rng.bool() {
             self.crash_disks();
@@ -140,7 +140,7 @@ impl World {
         Ok(())
     }
 
-    /// The machine of the disks loses what a crash loses, and no process has them open any more.
+    /// Crashes the machine of the disks. No process has them open any more.
     pub fn crash_disks(&mut self) {
         let drawn = CrashProfile::ALL[self.rng.usize(0..CrashProfile::ALL.len())];
         let profile = self.character.profile.unwrap_or(drawn);
@@ -157,7 +157,7 @@ impl World {
         );
     }
 
-    /// The mirror ends when all is on disk, if it can within so many rounds.
+    /// Ends the mirror once everything is on disk, within at most `rounds` rounds.
     fn end_cleanly(&mut self, writer: &mut Writer, rounds: u32) -> Check {
         let Some(nodes) = writer.core().nodes() else {
             return Ok(());
@@ -182,7 +182,7 @@ impl World {
         self.observe(writer)
     }
 
-    /// Nothing fails any more: the nodes mirror the log, and a clean end needs none of them.
+    /// Ends the run without faults: the nodes mirror the log, and a clean end needs none of them.
     fn finish(&mut self, mut writer: Writer) -> Check {
         self.calm();
         self.faults_before = self.faults_struck();

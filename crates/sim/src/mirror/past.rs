@@ -1,8 +1,9 @@
-//! The oracle: what a life began with, and what it wrote in which epoch. It shares no code with the engine.
+//! The oracle: the rows at the beginning of a life, and the writes of each of its epochs. It shares no code with the
+//! engine.
 
 use std::collections::BTreeMap;
 
-/// A value: no two writes have the same.
+/// A value. No two writes have the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Value {
     pub number: u64,
@@ -20,7 +21,7 @@ impl Value {
 
 /// The rows by their keys.
 pub(super) type State = BTreeMap<u8, Value>;
-/// What a transaction changes: a new value, or none any more.
+/// The changes of a transaction: a new value for a key, or `None` if the key is removed.
 pub(super) type Changes = Vec<(u8, Option<Value>)>;
 
 fn apply(state: &mut State, changes: &Changes) {
@@ -32,7 +33,7 @@ fn apply(state: &mut State, changes: &Changes) {
     }
 }
 
-/// What a life began with, and what it wrote.
+/// The rows at the beginning of a life, and its writes.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Past {
     base: State,
@@ -43,7 +44,7 @@ pub(super) struct Past {
 }
 
 impl Past {
-    /// A life begins.
+    /// Begins a life.
     pub fn from(base: State) -> Past {
         Past {
             live: base.clone(),
@@ -52,12 +53,12 @@ impl Past {
         }
     }
 
-    /// What its clients see.
+    /// Returns the rows that its clients see.
     pub fn live(&self) -> &State {
         &self.live
     }
 
-    /// The epoch that wrote a key in this life, or 0.
+    /// Returns the epoch that last wrote a key in this life, or 0.
     pub fn written(&self, key: u8) -> u64 {
         self.written.get(&key).copied().unwrap_or(0)
     }
@@ -75,7 +76,7 @@ impl Past {
         self.history.push((epoch, changes));
     }
 
-    /// The rows if exactly the epochs up to `kept` are.
+    /// Returns the rows if exactly the epochs up to `kept` are kept.
     pub fn state_at(&self, kept: u64) -> State {
         let mut state = self.base.clone();
         let kept = self.history.iter().filter(|(epoch, _)| *epoch <= kept);

@@ -12,12 +12,12 @@ use super::past::{Changes, Value};
 use super::world::World;
 use super::writer::{Promise, RUNGS, Writer};
 
-/// The key of a number.
+/// Returns the key of a number.
 pub(super) fn key_bytes(key: u8) -> [u8; 4] {
     [b'k', b'e', b'y', key]
 }
 
-/// Whether it is the arbiter that failed.
+/// Returns whether the arbiter failed.
 pub(super) fn is_arbiters(error: &Error) -> bool {
     matches!(error, Error::Io { file, .. } if file == "arbiter")
 }
@@ -71,7 +71,8 @@ impl World {
         kind
     }
 
-    /// The clients of a writer look what they may be told, which a replaced one may not exceed.
+    /// Gives the clients of a writer all replies that may be given now. Those of a replaced writer must not exceed the
+    /// epochs of the next life.
     pub fn observe(&mut self, writer: &mut Writer) -> Check {
         let before = writer.acked;
         let answered = writer.observe();
@@ -115,7 +116,7 @@ impl World {
         self.note(ticket);
     }
 
-    /// A transaction that puts and removes some keys.
+    /// Runs a transaction that puts and removes some keys.
     pub fn write(&mut self, writer: &mut Writer) -> Check {
         let mut changes = Changes::new();
         for key in self.draw_keys() {
@@ -158,7 +159,7 @@ impl World {
         Ok(())
     }
 
-    /// A transaction that reads one key: its reply waits for what it has read.
+    /// Runs a transaction that reads one key. Its reply waits for the epoch of what it has read.
     fn read(&mut self, writer: &mut Writer) -> Check {
         let key = self.rng.u8(0..self.character.keys);
         let core = writer.core();
@@ -187,7 +188,7 @@ impl World {
         }
     }
 
-    /// Ships what a stream has, with the epoch that is open or without.
+    /// Ships the blocks of a stream, with the open epoch or without.
     fn ship_one(&mut self, writer: &mut Writer) -> Check {
         let stream = self.draw_stream();
         if self.rng.bool() {
@@ -223,7 +224,7 @@ impl World {
         Ok(())
     }
 
-    /// One step of the view; `None` if it failed as it may, or there are no nodes.
+    /// Takes a step of the view. `None`: it failed as it may, or the run has no nodes.
     pub fn manage_step(&mut self, writer: &mut Writer) -> Check<Option<Managed>> {
         let before = self.register.swaps();
         let Some(nodes) = writer.core().nodes() else {
@@ -276,7 +277,7 @@ impl World {
         Ok(())
     }
 
-    /// One step of the copy of a stream; `None` if it failed as it may.
+    /// Takes a step of the copy of a stream. `None`: it failed as it may.
     fn flush_step(
         &mut self,
         writer: &mut Writer,
@@ -288,7 +289,7 @@ impl World {
         }
     }
 
-    /// Begins to copy what was appended, and does not wait for it.
+    /// Begins to copy everything that was appended, and does not wait for it.
     pub fn begin_flushes(&mut self, writer: &mut Writer) -> Check {
         writer.core().close_epoch();
         for stream in (0..self.character.streams).map(StreamId) {
@@ -300,7 +301,7 @@ impl World {
         Ok(())
     }
 
-    /// Copies all that was appended.
+    /// Copies everything that was appended.
     pub fn flush_all(&mut self, writer: &mut Writer) -> Check {
         writer.core().close_epoch();
         for stream in (0..self.character.streams).map(StreamId) {
@@ -336,7 +337,7 @@ impl World {
         Ok(())
     }
 
-    /// A whole checkpoint, copying as it goes.
+    /// Takes a whole checkpoint, and copies as it continues.
     pub fn checkpoint_now(&mut self, writer: &mut Writer) -> Check {
         match writer.core().checkpoint_now() {
             Ok(()) => {
@@ -357,7 +358,7 @@ impl World {
         }
     }
 
-    /// Lets network, mirror and copy do what they can for some rounds.
+    /// Lets network, mirror and copy do their work for `rounds` rounds.
     pub fn settle(&mut self, writer: &mut Writer, rounds: u32) -> Check {
         for _ in 0..rounds {
             if writer.stopped {

@@ -1,4 +1,4 @@
-//! The next open: what it may refuse, and what it must bring back.
+//! The next open: the reasons for which it may refuse, and the epochs that it must bring back.
 
 use perdura::mirror::Mode;
 use perdura::{Core, Error};
@@ -14,20 +14,20 @@ use super::steps::{is_arbiters, key_bytes};
 use super::world::World;
 use super::writer::{RUNGS, Superseded, Writer};
 
-/// Opens that are disturbed, at most.
+/// The most opens that are disturbed.
 const DISTURBED_MAX: u32 = 4;
-/// Opens that are not, of which one must succeed.
+/// The most opens that are not disturbed, of which one must succeed.
 const CALM_MAX: u32 = 5;
 
-/// What the disks and the arbiter say before an open.
+/// The state of the disks and the arbiter before an open.
 struct Known {
-    /// The anchor says that nodes may hold more.
+    /// True if the anchor says that nodes may hold more.
     is_mirrored: bool,
-    /// The nodes of groups of which no member is left.
+    /// The nodes of groups that have lost both members.
     lost: Vec<String>,
 }
 
-/// How the database is opened.
+/// The way in which the database is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
     WithNodes { accept_loss: bool },
@@ -35,7 +35,7 @@ enum Way {
 }
 
 impl World {
-    /// The next life: opens that are interrupted or refused, and one that is not.
+    /// Begins the next life by opens that are interrupted or refused, and one that is not.
     pub fn take_over(&mut self, mut before: Writer) -> Check<Writer> {
         assert!(before.superseded.is_none(), "a writer is replaced once");
         let depth = match self.chance(self.character.nested) {
@@ -62,7 +62,7 @@ impl World {
             let nodes = match way {
                 Way::WithNodes { accept_loss } => Some((accept_loss, trouble)),
                 Way::Alone => {
-                    // No arbiter keeps two processes apart then: the operator does.
+                    // Without an arbiter, the operator must keep two processes apart.
                     self.disks.iter().for_each(|disk| disk.end_former_lives());
                     None
                 }
@@ -101,7 +101,7 @@ impl World {
         Err("the database cannot be opened".to_owned())
     }
 
-    /// The process before this open sleeps: it may go on as long as it is not replaced.
+    /// Takes some steps of the sleeping process before this open. It may continue as long as it is not replaced.
     fn go_on_asleep(&mut self, before: &mut Writer) -> Check {
         if before.core.is_none() {
             return Ok(());
@@ -128,7 +128,7 @@ impl World {
         read.map_err(|error| format!("the anchor: {error}"))
     }
 
-    /// What an open will find, apart from what happens meanwhile.
+    /// Returns the state that an open will find, apart from changes during the open.
     fn known(&self) -> Check<Known> {
         let (anchor, view) = (self.anchor()?, self.view());
         let is_mirrored = anchor
@@ -154,7 +154,7 @@ impl World {
         Ok(Known { is_mirrored, lost })
     }
 
-    /// An open that succeeds was allowed to.
+    /// Checks that an open that succeeded was allowed to.
     fn check_opened(&mut self, way: Way, known: &Known) -> Check {
         match way {
             Way::Alone if known.is_mirrored => {
@@ -168,7 +168,7 @@ impl World {
         }
     }
 
-    /// An open that fails has a reason. Returns whether it asks for the acceptance of a loss.
+    /// Checks that a failed open has a reason. Returns whether it asks for the acceptance of a loss.
     fn check_refusal(
         &mut self,
         way: Way,
@@ -228,7 +228,7 @@ impl World {
         }
     }
 
-    /// What an open brought back is what it must be. Returns whether a loss of the life before was accepted.
+    /// Checks the rows that an open brought back. Returns whether a loss of the life before was accepted.
     fn check_kept(&mut self, core: &Core, before: &Writer, may_lose: bool) -> Check<bool> {
         faults::clear(&self.disks);
         let anchor = core.anchor().get();
@@ -285,7 +285,7 @@ impl World {
         Ok(loss.is_some())
     }
 
-    /// The writer of a life that begins.
+    /// Returns the writer of a life that begins.
     fn begin(
         &mut self,
         core: Core,
@@ -326,7 +326,7 @@ impl World {
     }
 }
 
-/// Holds the rows of an open database against those that must be there.
+/// Compares the rows of an open database with those that must be there.
 fn compare(core: &Core, expected: &State) -> Check {
     let (mut rows, mut wrong) = (0, None);
     for partition in (0..core.heap().geometry().partitions).map(PartitionId) {

@@ -1,4 +1,4 @@
-//! What nodes, network and arbiter do: frames move, and things fail.
+//! The behaviour of nodes, network and arbiter: frames move, and things fail.
 
 use fastrand::Rng;
 use perdura::mirror::sim::{Mood, SimNet, SimRegister, Way};
@@ -6,18 +6,18 @@ use perdura::mirror::sim::{Mood, SimNet, SimRegister, Way};
 use crate::cluster::{Groups, deliver};
 use crate::swarm::pick;
 
-/// Nodes, network and arbiter, and what draws their fate.
+/// Nodes, network and arbiter, and the random numbers that decide their fate.
 pub(super) struct Trouble {
     pub rng: Rng,
     pub net: SimNet,
     pub register: SimRegister,
     pub groups: Groups,
-    /// Processes have had names up to here.
+    /// The number of processes that have names.
     pub clients: u32,
 }
 
 impl Trouble {
-    /// Moves up to so many frames, each of a drawn connection.
+    /// Moves up to `frames` frames, each of a drawn connection.
     pub fn deliver(&mut self, frames: usize) {
         deliver(&self.net, &mut self.rng, frames);
     }
@@ -34,7 +34,7 @@ impl Trouble {
         }
     }
 
-    /// Something fails, or works again. Returns what.
+    /// Makes something fail, or work again. Returns its name.
     pub fn strike(&mut self) -> &'static str {
         let node = self.draw_node();
         let client = self.draw_client();
@@ -85,7 +85,7 @@ impl Trouble {
         }
     }
 
-    /// The arbiter changes its mood.
+    /// Changes the mood of the arbiter.
     pub fn sway(&mut self) {
         let moods = [
             Mood::Answers,
@@ -104,7 +104,7 @@ impl Trouble {
             .for_each(|node| self.net.start(node));
     }
 
-    /// Network and arbiter work, and all nodes run.
+    /// Repairs network and arbiter, and starts all nodes.
     pub fn heal(&mut self) {
         self.net.heal();
         self.register.set_mood(Mood::Answers);

@@ -1,4 +1,4 @@
-//! What a run consists of.
+//! The parts of a run.
 
 use std::sync::Arc;
 
@@ -19,20 +19,20 @@ use super::character::Character;
 use super::trouble::Trouble;
 use super::writer::Writer;
 
-/// A lease in runs that have one, nanoseconds: some steps and rounds long.
+/// The length of a lease in runs that have one, nanoseconds. It is some steps and rounds long.
 const LEASE_NS: u64 = 80_000_000;
 
-/// Whether the writers of a run have a lease.
+/// Returns whether the writers of a run have a lease.
 fn has_lease(seed: u64) -> bool {
     seed % 4 == 1
 }
 
-/// Everything a run consists of.
+/// All parts of a run.
 pub(super) struct World {
     pub seed: u64,
     pub rng: Rng,
     pub character: Character,
-    /// The data disk first.
+    /// The disks, the data disk first.
     pub disks: Vec<Arc<SimDisk>>,
     pub clock: Arc<ManualClock>,
     pub net: SimNet,
@@ -41,7 +41,7 @@ pub(super) struct World {
     fabric: Fabric,
     clients: u32,
     numbers: u64,
-    /// A process that was stopped and may go on.
+    /// A process that was stopped and may continue.
     pub asleep: Option<Writer>,
     pub tally: Tally,
     pub trace: u64,
@@ -49,7 +49,7 @@ pub(super) struct World {
 }
 
 impl World {
-    /// A machine with empty disks, and nodes that run.
+    /// Returns a machine with empty disks, and running nodes.
     pub fn new(seed: u64, rng: Rng, character: Character) -> World {
         let lease_ns = if has_lease(seed) { LEASE_NS } else { 0 };
         let fabric = Fabric::new(seed, character.groups, character.tail_bytes, lease_ns);
@@ -79,12 +79,12 @@ impl World {
         }
     }
 
-    /// Whether something with these odds of 100 happens.
+    /// Returns whether an event with these odds of 100 happens.
     pub fn chance(&mut self, odds: u8) -> bool {
         self.rng.u8(0..100) < odds
     }
 
-    /// Folds something that happened into the trace.
+    /// Folds an event into the trace.
     pub fn note(&mut self, what: u64) {
         self.trace = scramble(self.trace ^ what);
     }
@@ -94,34 +94,34 @@ impl World {
         *self.tally.reached.entry(mark).or_default() += 1;
     }
 
-    /// A number that no earlier call has returned.
+    /// Returns a number that no earlier call has returned.
     pub fn fresh(&mut self) -> u64 {
         self.numbers += 1;
         self.numbers
     }
 
-    /// The next process's name in the network.
+    /// Returns the next process's name in the network.
     pub fn next_client(&mut self) -> u32 {
         self.clients += 1;
         self.clients
     }
 
-    /// The view in force, if there is one.
+    /// Returns the view in force, if any.
     pub fn view(&self) -> Option<View> {
         self.register.view()
     }
 
-    /// Faults of the disks that struck so far, whatever their kind.
+    /// Returns the number of disk faults of any kind that have struck so far.
     pub fn faults_struck(&self) -> u64 {
         self.disks.iter().map(|disk| disk.faults_struck()).sum()
     }
 
-    /// Whether no planned power cut has struck.
+    /// Returns whether no planned power cut has struck.
     pub fn has_power(&self) -> bool {
         self.disks.iter().all(|disk| disk.has_power())
     }
 
-    /// Opens the database as a process of that name, with its nodes or without.
+    /// Opens the database as the process of that name, with its nodes or without.
     pub fn open(&mut self, client: u32, nodes: Option<(bool, u8)>) -> Result<Core, Error> {
         let accept_loss = nodes.is_some_and(|(accept_loss, _)| accept_loss);
         let nodes = nodes.map(|(_, trouble)| self.nodes(client, trouble));
@@ -146,7 +146,7 @@ impl World {
         Core::open(env, self.character.options(), Arc::new(Progress::default()))
     }
 
-    /// The nodes as a process has them; meanwhile `trouble` of 100 moments have some.
+    /// Returns the nodes as a process sees them. While it waits for them, `trouble` of 100 moments have some.
     fn nodes(&mut self, client: u32, trouble: u8) -> Nodes {
         let clock = Arc::clone(&self.clock);
         let meanwhile = Mutex::new(Trouble {
@@ -166,7 +166,7 @@ impl World {
         })
     }
 
-    /// What strikes between the steps.
+    /// Calls `act` with the troubles that may strike between the steps.
     pub fn trouble<T>(&mut self, act: impl FnOnce(&mut Trouble) -> T) -> T {
         let mut trouble = Trouble {
             rng: self.rng.fork(),
@@ -178,10 +178,10 @@ impl World {
         act(&mut trouble)
     }
 
-    /// Whether an error is one that faults, a full log or a fence explain.
+    /// Accepts an error that faults, a full log or a fence explain.
     ///
     /// # Errors
-    /// A contradiction: nothing explains it.
+    /// A contradiction, if nothing explains it.
     pub fn tolerate(&mut self, writer: &mut Writer, step: &str, error: &Error) -> Check {
         if error.family() == Family::Corruption {
             return Err(format!("{step}: {error}"));

@@ -1,29 +1,29 @@
-//! A process that serves the database, or did: its engine, what its clients wait for and what they were told.
+//! A process that serves the database, or did: its engine, and the pending and given replies of its clients.
 
 use perdura::mirror::Generation;
 use perdura::{Core, Rung};
 
 use super::past::Past;
 
-/// An answer that waits for its epoch on each rung.
+/// A reply that waits for its epoch on each rung.
 pub(super) struct Promise {
-    /// From when on the client may be told.
+    /// The epoch from which on the reply may be given.
     pub ticket: u64,
-    /// The newest epoch that the answer depends on.
+    /// The newest epoch that the reply depends on.
     pub needs: u64,
     /// The rungs on which it waits.
     pub waits: [bool; 2],
 }
 
-/// The rungs, in the order of what is kept of each.
+/// The rungs, in the order of the arrays by rung.
 pub(super) const RUNGS: [Rung; 2] = [Rung::Mirror, Rung::Disk];
 
-/// What the next life has of a writer's.
+/// The epochs of a writer that the next life has.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Superseded {
-    /// The newest epoch.
+    /// The newest epoch that was kept.
     pub kept: u64,
-    /// What was behind it on nodes was given up.
+    /// True if epochs behind it on nodes were given up.
     pub by_loss: bool,
 }
 
@@ -37,19 +37,19 @@ pub(super) struct Writer {
     pub life: u32,
     pub past: Past,
     pub promises: Vec<Promise>,
-    /// By rung, the newest epoch that an answer depends on.
+    /// By rung, the newest epoch that a given reply depends on.
     pub acked: [u64; 2],
-    /// The disks are another's: it sleeps, or wakes up too late.
+    /// True if the next process has the disks: this one sleeps, or wakes up too late.
     pub is_fenced_off: bool,
     pub superseded: Option<Superseded>,
-    /// Its log has failed, or the power is gone.
+    /// True if its log has failed or the power is gone.
     pub stopped: bool,
-    /// Its view and its anchor say that all is on disk, and it serves no more.
+    /// True if its view and its anchor say that everything is on disk, and it no longer serves.
     pub ended: bool,
 }
 
 impl Writer {
-    /// What was there before the first open.
+    /// Returns the writer before the first open, without an engine.
     pub fn nothing() -> Writer {
         Writer {
             core: None,
@@ -70,7 +70,7 @@ impl Writer {
         self.core.as_ref().expect("a step is taken by a process")
     }
 
-    /// The clients look which of their answers may be given now, by rung. Returns how many are.
+    /// Gives the clients all replies that may be given now, by rung. Returns their number.
     pub fn observe(&mut self) -> u64 {
         let Some(core) = &self.core else { return 0 };
         let reached = RUNGS.map(|rung| core.wal().durable(rung).0);

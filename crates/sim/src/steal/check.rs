@@ -18,7 +18,7 @@ use super::swarm::{draw_level, legal};
 use super::world::{State, World, place, spot};
 
 impl World {
-    /// Holds an open database against the rows that must be there.
+    /// Compares an open database with the rows that must be there.
     pub fn compare(&self, steal: &Steal, expected: &State) -> Check {
         let mut count = 0;
         for partition in (0..self.swarm.options.partitions).map(PartitionId) {
@@ -41,7 +41,7 @@ impl World {
         Err(format!("{count} rows, the model has {}", expected.len()))
     }
 
-    /// Holds a restart without damage against the model.
+    /// Compares a restart without damage with the model.
     pub fn verify(&self, steal: &Steal) -> Check {
         let report = steal.report();
         let durable = report.durable_epoch;
@@ -57,7 +57,7 @@ impl World {
         })
     }
 
-    /// As [`verify`](Self::verify), for the database that is open; the oracle then forgets what
+    /// Verifies the database that is open, as [`verify`](Self::verify) does. The oracle then forgets everything that
     /// was not durable.
     pub fn check_state(&mut self) -> Check {
         self.verify(self.steal())?;
@@ -67,8 +67,8 @@ impl World {
         Ok(())
     }
 
-    /// Methods, levels and orders of jobs must not matter: every legal way, or a drawn one, leads
-    /// from the disks as the restart found them to the rows that it made.
+    /// Checks that methods, levels and orders of jobs do not matter. Every legal way, or a drawn one, must lead from
+    /// the disks as the restart found them to the rows that it made.
     pub fn check_methods(&mut self, before: &[Arc<SimDisk>], every: bool) -> Check {
         let mut ways: Vec<(&'static Method, Schedule)> = Vec::new();
         if every {
@@ -117,9 +117,8 @@ impl World {
         }
     }
 
-    /// With the image that a restart used damaged, wholly or in one page, the other one must lead
-    /// to the same rows, now and after the next checkpoint. `before` are the disks as the restart
-    /// found them.
+    /// Damages the image that a restart used, wholly or in one page. The other image must lead to the same rows, now
+    /// and after the next checkpoint. `before` are the disks as the restart found them.
     pub fn check_other_image(&self, before: &[Arc<SimDisk>], choice: u64) -> Check {
         let anchor = anchor_of(&before[0])?.ok_or("the anchor is gone")?;
         let standby = OtherImage {
@@ -132,8 +131,8 @@ impl World {
         standby.check(&anchor, choice)
     }
 
-    /// After rot: an error of the corruption family, or exactly a durable prefix that reaches at
-    /// least to what later evidence names.
+    /// Checks a restart after rot. It must be an error of the corruption family, or exactly a durable prefix that
+    /// reaches at least to the epoch that later evidence names.
     pub fn check_damaged(&self, disks: &[Arc<SimDisk>], damage: &str) -> Check<Option<u64>> {
         let kept = |steal: &Steal| steal.report().durable_epoch;
         let started = started(self.open_on(disks), kept, self.evidence, damage)?;

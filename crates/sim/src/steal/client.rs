@@ -1,4 +1,4 @@
-//! The steps of transactions; each reply is compared with the oracle.
+//! The steps of transactions. Each reply is compared with the oracle.
 
 use perdura_base::PartitionId;
 
@@ -8,7 +8,7 @@ use super::row::Row;
 use super::world::{Spot, World, place, spot};
 
 impl World {
-    /// A spot with a row or a lock.
+    /// Draws a spot with a row or a lock.
     fn pick_spot(&mut self) -> Option<Spot> {
         let spots = self.clients.oracle.spots();
         (!spots.is_empty()).then(|| spots[self.rng.usize(0..spots.len())])
@@ -44,7 +44,7 @@ impl World {
         Ok(())
     }
 
-    /// An update, or a delete.
+    /// Updates a row, or deletes one.
     pub fn change(&mut self, deletes: bool) -> Check {
         let (Some(at), Some(spot)) = (
             self.clients.pick(&mut self.machine.rng, false),
@@ -78,7 +78,7 @@ impl World {
         Ok(())
     }
 
-    /// What is read is what the holder wrote, or what was committed.
+    /// Reads a row, which must be the holder's last write, or the last commit.
     pub fn read(&mut self) -> Check {
         let Some(spot) = self.pick_spot() else {
             return Ok(());
@@ -91,7 +91,7 @@ impl World {
         self.same(spot, expected, found.then_some(&bytes))
     }
 
-    /// Holds what is in a spot against what should be.
+    /// Compares the content of a spot with the expected one.
     pub fn same(&self, spot: Spot, expected: Option<Row>, found: Option<&Vec<u8>>) -> Check {
         let mut bytes = Vec::new();
         match (expected, found) {
@@ -108,7 +108,7 @@ impl World {
         }
     }
 
-    /// A client commits, if one can.
+    /// Commits a client, if one can commit.
     pub fn commit(&mut self) {
         if let Some(at) = self.clients.pick(&mut self.machine.rng, false) {
             let committed = self.clients.commit(at, self.machine.engine());

@@ -1,16 +1,15 @@
 //! The simulator of steal mode: transactions that interleave, change pages before they commit and
 //! roll back step by step, in the paper's three schemes.
 //!
-//! As in the simulator of the product, one thread takes every step of the real code in an order
-//! that the seed determines, over disks that fail. The checks differ:
+//! Like the simulator of the product, it has one thread, which takes every step of the real code in an order that the
+//! seed determines, over disks that fail. The checks differ:
 //!
-//! * a slot is refused exactly if another running transaction holds it;
-//! * a read returns what the holder wrote last, or what was committed last;
-//! * after a restart that kept epoch R the slots hold exactly the sum of the transactions that
-//!   committed up to R: no acknowledged transaction is missing, none is present in part, and none
-//!   without those it depends on;
-//! * every restart method that is legal for the log, at every level of parallelism and in any
-//!   order of jobs, produces the same rows.
+//! * A slot is refused exactly if another running transaction holds it.
+//! * A read returns the holder's last write, or the last commit.
+//! * After a restart that kept epoch R the slots hold exactly the sum of the transactions that committed up to R. No
+//!   acknowledged transaction is missing, none is present in part, and none is present without those it depends on.
+//! * Every restart method that is legal for the log, at every level of parallelism and in any order of jobs, produces
+//!   the same rows.
 //!
 //! | module | one idea |
 //! |---|---|

@@ -1,14 +1,14 @@
-//! Rows described by a number. Many differ from each other in few bytes, as a row does after a partial
-//! update; others differ in every byte.
+//! Rows described by a number. Many differ from each other in few bytes, as a row does after a partial update. Others
+//! differ in every byte.
 
 use crate::content::scramble;
 
-/// A row, described.
+/// The description of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Row(pub u64);
 
 impl Row {
-    /// Writes the row's bytes into `out`, replacing what is there.
+    /// Writes the row's bytes into `out`, and replaces its content.
     pub fn fill(self, len: usize, out: &mut Vec<u8>) {
         let Row(seed) = self;
         out.clear();

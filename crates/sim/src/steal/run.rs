@@ -14,7 +14,7 @@ use super::row::Row;
 use super::swarm::{Swarm, draw_level};
 use super::world::{State, World, spot};
 
-/// One run.
+/// Runs one seed.
 pub(crate) fn run_seed(seed: u64, options: &CrashOptions) -> (Tally, u64, Check) {
     run_drawn(seed, 0x57ea1, options, Swarm::draw, World::new)
 }
@@ -51,7 +51,7 @@ impl Lives for World {
 
     fn plan_fault(&mut self) {
         if self.rng.u8(0..4) == 0 {
-            // It cancels checkpoints and stops nothing.
+            // The fault cancels checkpoints and stops nothing.
             let images = self.image_disks(&self.disks).to_vec();
             faults::plan_full(&mut self.rng, &images);
         } else {
@@ -82,7 +82,7 @@ impl Lives for World {
 }
 
 impl World {
-    /// Rows from before the first transaction: unlogged, so that a checkpoint follows at once.
+    /// Writes the rows from before the first transaction. They are not logged, so a checkpoint follows at once.
     fn fill(&mut self) -> Check {
         faults::clear(&self.disks);
         let slot_bytes = self.swarm.options.slot_bytes;

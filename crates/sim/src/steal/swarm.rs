@@ -13,24 +13,24 @@ use crate::swarm::{draw_schedule, draw_streams, pick, shift, sometimes};
 #[derive(Debug, Clone)]
 pub(crate) struct Swarm {
     pub scheme: Scheme,
-    /// Whether each stream has a separate disk.
+    /// True if each stream has a separate disk.
     pub logs_apart: bool,
     pub image_disks: u8,
-    /// Whether the images' disks are others than the anchor's.
+    /// True if the images' disks are others than the anchor's.
     pub images_apart: bool,
     pub options: StealOptions,
     pub course: Course,
-    /// Rows beyond which inserts turn into deletes.
+    /// The number of rows beyond which inserts turn into deletes.
     pub rows_max: usize,
-    /// Whether rows are there from the beginning, unlogged.
+    /// True if rows are there from the beginning, unlogged.
     pub filled: bool,
     pub odds: [u32; KINDS],
 }
 
-/// Kinds of step.
+/// The number of kinds of step.
 pub(crate) const KINDS: usize = 16;
 
-/// Schemes, each as often as it is drawn.
+/// The schemes to draw from, each as many times as its weight.
 const SCHEMES: [Scheme; 7] = [
     Scheme::Dl1p,
     Scheme::Dl1p,
@@ -41,13 +41,13 @@ const SCHEMES: [Scheme; 7] = [
     Scheme::Pl2p,
 ];
 
-/// The methods that are legal for a log at a level.
+/// Returns the methods that are legal for a log at a level.
 pub(crate) fn legal(scheme: Scheme, level: Level) -> Vec<&'static Method> {
     let legal = |method: &&Method| method.check(scheme, level).is_ok();
     METHODS.iter().filter(legal).collect()
 }
 
-/// A schedule on one thread: a level, and the order of the jobs by a seed.
+/// Draws a schedule on one thread: a level, and the order of the jobs by a seed.
 pub(crate) fn draw_level(rng: &mut Rng, scheme: Scheme) -> (&'static Method, Schedule) {
     loop {
         let level = pick(rng, &Level::ALL);
@@ -77,7 +77,7 @@ fn draw_options(rng: &mut Rng, scheme: Scheme) -> StealOptions {
     }
 }
 
-/// Odds of the kinds of step, as weights.
+/// Draws the odds of the kinds of step, as weights.
 fn draw_odds(rng: &mut Rng) -> [u32; KINDS] {
     [
         shift(rng, 10),
@@ -100,7 +100,7 @@ fn draw_odds(rng: &mut Rng) -> [u32; KINDS] {
 }
 
 impl Swarm {
-    /// The character that a seed gives.
+    /// Draws the character of a seed.
     pub fn draw(rng: &mut Rng, streams: Option<u8>, profile: Option<CrashProfile>) -> Swarm {
         let streams = streams.unwrap_or_else(|| draw_streams(rng));
         let scheme = pick(rng, &SCHEMES);

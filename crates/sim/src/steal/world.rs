@@ -15,16 +15,16 @@ use crate::machine::{Machine, keep_locked};
 use super::row::Row;
 use super::swarm::Swarm;
 
-/// Where a row is: page and slot by number.
+/// The place of a row: page and slot by number.
 pub(crate) type Spot = (u32, u16);
 /// Rows by spot.
 pub(crate) type State = locked::State<Spot, Row>;
 
 interleaved!(Steal);
 
-/// Everything a run consists of.
+/// All parts of a run.
 pub(crate) struct World {
-    /// The data disk first, then those of the streams, then those of the images.
+    /// The machine. Its disks are the data disk, then those of the streams, then those of the images.
     pub machine: Machine<Steal>,
     pub swarm: Swarm,
     pub clients: Clients<Steal, Spot, Row>,
@@ -57,7 +57,7 @@ pub(crate) fn place(spot: Spot) -> Place {
 }
 
 impl World {
-    /// A machine with empty disks.
+    /// Returns a machine with empty disks.
     pub fn new(seed: u64, rng: Rng, swarm: Swarm) -> World {
         let logs = swarm.course.log_disks(swarm.logs_apart);
         let images = if swarm.images_apart {
@@ -74,7 +74,7 @@ impl World {
         }
     }
 
-    /// The disk that the first image disk is, or the first after those of the streams.
+    /// Returns the index of the images' first disk, if they have their own disks.
     fn first_image(&self) -> usize {
         match self.swarm.logs_apart {
             true => usize::from(self.course.streams) + 1,
@@ -82,7 +82,7 @@ impl World {
         }
     }
 
-    /// The disks of the images.
+    /// Returns the disks of the images.
     pub fn image_disks<'a>(&self, disks: &'a [Arc<SimDisk>]) -> &'a [Arc<SimDisk>] {
         match self.swarm.images_apart {
             true => &disks[self.first_image()..],
@@ -90,7 +90,7 @@ impl World {
         }
     }
 
-    /// What a database on the given disks sees of the outside.
+    /// Returns the environment of a database on the given disks.
     pub fn env(&self, disks: &[Arc<SimDisk>]) -> StealEnv {
         let disk = |at: usize| disks[at].life() as Arc<dyn Disk>;
         let first_image = self.first_image();
@@ -113,7 +113,7 @@ impl World {
         }
     }
 
-    /// The database; steps are taken only while it is open.
+    /// Returns the database. Steps are taken only while it is open.
     pub fn steal(&self) -> &Steal {
         self.engine()
     }

@@ -1,5 +1,4 @@
-//! The steps of drafts: collections are built between other steps, then named or dropped, or lost in a
-//! crash.
+//! The steps of drafts. Collections are built between other steps, then named or dropped, or lost in a crash.
 
 use perdura::types::Source;
 use perdura::{Core, Error, Renewal, Shape, TEXT_PAGE_BYTES};
@@ -13,11 +12,11 @@ use crate::report::Check;
 use crate::value::Value;
 use crate::world::World;
 
-/// Drafts at a time.
+/// The most drafts at a time.
 const DRAFTS_MAX: usize = 2;
 
 impl World {
-    /// Begins a draft, or takes one further.
+    /// Begins a draft, or continues one.
     pub(crate) fn draft_step(&mut self) -> Check {
         let (core, databases) = (self.machine.engine(), self.swarm.databases);
         self.drafts
@@ -84,7 +83,7 @@ impl World {
         }
     }
 
-    /// Writes elements; now and then the client changes its mind.
+    /// Writes elements. Sometimes the client changes its mind.
     fn draft_grow(&mut self, at: usize) -> Check {
         let shape = self.drafts[at].draft.shape();
         let edit = Edit::draw(&mut self.machine.rng, &self.swarm, shape);
@@ -110,7 +109,7 @@ impl World {
         }
     }
 
-    /// Makes a string longer, by pages or to its end.
+    /// Appends to a string, by pages or to its end.
     fn text_grow(&mut self, at: usize, building: Building) -> Check {
         let gives_up = self.rng.u8(0..8) == 0;
         let from = building.so_far().len;
@@ -139,7 +138,7 @@ impl World {
         }
     }
 
-    /// Gives a string that is whole to its key.
+    /// Gives a complete string to its key.
     fn text_name(&mut self, at: usize, building: Building) -> Check {
         let Building { key, whole, .. } = building;
         let (now_ms, gives_up) = (self.clock.wall_us() / 1000, self.rng.u8(0..4) == 0);
@@ -220,7 +219,7 @@ impl World {
         }
     }
 
-    /// Holds the drafts of the open engine against the model. Returns how many rows they have.
+    /// Compares the drafts of the open engine with the model. Returns the number of their rows.
     pub(crate) fn compare_drafts(&self, core: &Core) -> Check<u64> {
         let mut rows = 0;
         for drafting in &self.drafts {

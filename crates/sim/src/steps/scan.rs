@@ -9,7 +9,7 @@ use crate::scanning::Scanning;
 use crate::world::World;
 
 impl World {
-    /// Begins a scan or takes it further by one call.
+    /// Begins a scan, or continues one by one call.
     pub(crate) fn scan_step(&mut self) -> Check {
         let count = self.rng.usize(1..=4);
         let mut scan = match self.scan.take() {

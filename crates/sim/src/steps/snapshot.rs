@@ -1,4 +1,4 @@
-//! The steps of snapshots: what one reads, whenever that is, are the pages and rows of its instant.
+//! The steps of snapshots. A read of a snapshot at any time must return the pages and rows of its instant.
 
 use std::collections::BTreeMap;
 
@@ -10,13 +10,13 @@ use crate::world::World;
 
 /// The most snapshots that are open at once.
 const SNAPSHOTS_MAX: usize = 3;
-/// The bytes at a page's start that hold its checkpoint epoch, which is no part of a snapshot.
+/// The bytes at a page's start that hold its checkpoint epoch, which is not part of a snapshot.
 const EPOCH_BYTES: usize = 8;
 
 type Pages = BTreeMap<(PartitionId, u32), Vec<u8>>;
 type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// A snapshot, with copies of all that it must return.
+/// A snapshot, with copies of everything that it must return.
 pub(crate) struct Reading {
     snapshot: Snapshot,
     pages: Pages,
@@ -27,7 +27,7 @@ fn partitions(heap: &Heap) -> impl Iterator<Item = PartitionId> {
     (0..heap.geometry().partitions).map(PartitionId)
 }
 
-/// Whether a page has anything but its checkpoint epoch: one that an undone transaction had made has not.
+/// Returns whether a page has anything but its checkpoint epoch. A page that an undone transaction made has not.
 fn is_page(bytes: &[u8]) -> bool {
     bytes.iter().skip(EPOCH_BYTES).any(|byte| *byte != 0)
 }

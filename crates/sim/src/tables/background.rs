@@ -30,7 +30,7 @@ impl World {
         Ok(())
     }
 
-    /// No row expires and no collection is orphaned: the purge finds pages to free, and no row.
+    /// Purges pages. No row expires and no collection is orphaned, so the purge finds pages to free and no row.
     fn purge(&mut self) -> Check {
         match self.core().purge_step() {
             Ok(_) => Ok(()),

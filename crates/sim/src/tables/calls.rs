@@ -14,10 +14,10 @@ use super::rows::Sort;
 use super::schema::Order;
 use super::swarm::{Swarm, draw_amount, draw_text};
 
-/// What a client that panics ends with; no hook prints it.
+/// The panic of a client. No hook prints it.
 pub(crate) struct ChangedMind;
 
-/// A client panics.
+/// Panics as a client.
 pub(crate) fn change_mind() -> ! {
     resume_unwind(Box::new(ChangedMind))
 }
@@ -42,7 +42,7 @@ pub(crate) enum Call {
     Fickle(u64, i64, bool),
 }
 
-/// What a call returns.
+/// The reply of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Reply {
     Nothing,
@@ -58,7 +58,7 @@ impl Reply {
         Reply::Count(u64::try_from(count).unwrap_or(u64::MAX))
     }
 
-    /// The ids that it gives to rows.
+    /// Returns the ids that it gives to rows.
     pub fn ids(&self) -> &[u64] {
         match self {
             Reply::Ids(ids) => ids,
@@ -68,7 +68,7 @@ impl Reply {
     }
 }
 
-/// Makes a call of one procedure.
+/// Calls one procedure.
 fn one<P: Procedure>(
     core: &Core,
     args: &P::Args,
@@ -132,7 +132,7 @@ impl Call {
         }
     }
 
-    /// The sorts of tables that it uses.
+    /// Returns the sorts of tables that it uses.
     fn sorts(&self) -> &'static [Sort] {
         match self {
             Call::Open(..)
@@ -151,7 +151,7 @@ impl Call {
         }
     }
 
-    /// Whether it uses nothing but what a command may.
+    /// Returns whether it uses only what a command may use.
     pub fn is_command(&self) -> bool {
         !matches!(
             self,
@@ -159,7 +159,7 @@ impl Call {
         )
     }
 
-    /// Whether the client panics within it.
+    /// Returns whether the client panics within it.
     pub fn panics(&self) -> bool {
         matches!(self, Call::Fickle(_, _, true))
     }
@@ -214,7 +214,7 @@ impl Call {
     }
 }
 
-/// The order with the note that `place_order` gives it.
+/// Returns the order with the note that `place_order` gives it.
 fn noted(mut order: Order) -> Order {
     debug_assert!(order.note.is_empty(), "the procedure writes the note");
     let byte = u8::try_from(order.number % 251).unwrap_or(0);

@@ -1,5 +1,5 @@
-//! The comparison with the oracle: every table by walk, by key, by each index, in order; and the numbers of
-//! the partitions.
+//! The comparison with the oracle: every table by walk, by key, by each index and in order, and the numbers of the
+//! partitions.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use super::rows::{Key, Row, Rows, Sort, Write, of_sort};
 use super::schema::{Account, Entry, Order, Rate, Setting};
 use super::world::World;
 
-/// The name of a table.
+/// Returns the name of a table.
 pub(crate) fn name(sort: Sort) -> &'static str {
     match sort {
         Sort::Accounts => Account::NAME,
@@ -26,13 +26,13 @@ pub(crate) fn name(sort: Sort) -> &'static str {
     }
 }
 
-/// The typed tables that an open engine has.
+/// Returns the typed tables of an open engine.
 pub(crate) fn tables(core: &Core) -> Vec<(Sort, TableId)> {
     let found = |sort: Sort| Some((sort, core.registry().find(name(sort))?.0));
     Sort::ALL.into_iter().filter_map(found).collect()
 }
 
-/// A row of a table, from its bytes.
+/// Decodes a row of a table from its bytes.
 pub(crate) fn decode(sort: Sort, key: &[u8], value: &[u8]) -> perdura::Result<(Key, Row)> {
     Ok(match sort {
         Sort::Accounts => {
@@ -62,7 +62,7 @@ pub(crate) fn decode(sort: Sort, key: &[u8], value: &[u8]) -> perdura::Result<(K
 }
 
 impl World {
-    /// Holds an open engine against what must be there.
+    /// Compares an open engine with the expected state.
     pub fn compare(&self, core: &Core, expected: &State) -> Check {
         self.compare_numbers(core, expected)?;
         let is_there = |sort: &Sort| core.registry().find(name(*sort)).is_some();
@@ -85,8 +85,8 @@ impl World {
         }
     }
 
-    /// The numbers are those of the transactions that survived. An open that makes tables counts once more in
-    /// every partition.
+    /// Checks that the numbers of the partitions are those of the transactions that survived. An open that makes tables
+    /// counts once more in every partition.
     fn compare_numbers(&self, core: &Core, expected: &State) -> Check {
         let found = World::numbers(core);
         let made = u64::from(!self.made(core, &expected.rows).is_empty());
@@ -103,7 +103,7 @@ impl World {
         Ok(())
     }
 
-    /// The key-addressed tables that an engine has and that a state does not: its open made them.
+    /// Returns the key-addressed tables that an engine has and a state lacks. Its open made them.
     fn made(&self, core: &Core, rows: &Rows) -> Vec<Write> {
         let found = tables(core).into_iter().map(|(sort, _)| sort);
         let keyed = found.filter(|sort| self.swarm.is_keyed(*sort));
@@ -113,11 +113,11 @@ impl World {
             .collect()
     }
 
-    /// Holds the restart of the engine that is open against the model, which then forgets what was not
-    /// durable, and learns what the open made.
+    /// Compares the restart of the open engine with the model. The model then forgets everything that was not durable,
+    /// and learns which tables the open made.
     pub fn check_state(&mut self) -> Check {
         if self.tenant.is_some() {
-            // A scan may flush: whatever was planned for the restart must not meet it.
+            // A scan may flush. A fault that was planned for the restart must not meet it.
             faults::clear(&self.disks);
         }
         self.verify(self.core())?;
@@ -142,7 +142,7 @@ impl World {
         if !writes.is_empty() {
             let numbers = World::numbers(self.core());
             self.oracle.commit(Commit {
-                // With nodes the open has closed that epoch.
+                // With nodes, the open has closed that epoch.
                 epoch: self.moment(self.core().wal().last_appended().0),
                 writes,
                 numbers: numbers.into_iter().enumerate().collect(),
@@ -156,7 +156,7 @@ impl World {
     }
 }
 
-/// Walks over the partitions: every row is the model's and lies at home, none is missing.
+/// Walks over the partitions. Every row must be the model's and be at home, and none may be missing.
 fn walk(core: &Core, (sort, table): (Sort, TableId), rows: &Rows) -> Check {
     let partitions = core.heap().geometry().partitions;
     let (mut count, mut wrong) = (0, None);
@@ -259,7 +259,7 @@ fn by_key(cx: &Cx<'_, '_>, sort: Sort, rows: &Rows) -> Result<Check, Abort> {
     Ok(Ok(()))
 }
 
-/// What an index returns is what the model sorts.
+/// Checks that an index returns the rows that the model sorts.
 fn same<T: Clone + PartialEq, K: Ord>(
     what: &str,
     found: &[T],

@@ -20,7 +20,7 @@ use super::procedures::CHANGED_MIND;
 use super::rows::{Key, Sort, Write};
 use super::world::World;
 
-/// How a transaction ended.
+/// The end of a transaction.
 enum Ended<R> {
     Committed(R, Ticket),
     Told(String),
@@ -60,7 +60,7 @@ impl World {
             }
             (Ended::Told(why), Err(Refusal::Told(expected))) if why == expected => None,
             (Ended::Failed(Error::Usage(_)), Err(Refusal::Verb)) => None,
-            // It touched a partition that it did not declare, or a page-addressed table.
+            // It touched an undeclared partition, or a page-addressed table.
             (Ended::Failed(Error::Usage(_)), _) if self.is_strict() && !call.is_command() => None,
             (Ended::Panicked, _) if call.panics() => None,
             (Ended::Failed(error), _) if !matches!(error, Error::Usage(_)) => {
@@ -100,7 +100,7 @@ impl World {
         typed.strict && typed.log == LogForm::Command
     }
 
-    /// Empties Redis's database, whose pages are then another table's.
+    /// Empties Redis's database, whose pages then belong to another table.
     pub fn empty_step(&mut self) -> Check {
         let before = World::numbers(self.core());
         match self.core().flush_database(Some(0)) {
@@ -133,7 +133,7 @@ impl World {
                 let for_good = self.machine.rng.bool();
                 self.swarm.note_dropped(sort, for_good);
                 *self.tally.reached.entry("table_dropped").or_default() += 1;
-                // A page-addressed table goes as pages do, which have no numbers.
+                // A page-addressed table is dropped page by page, and pages have no numbers.
                 match self.swarm.is_keyed(sort) {
                     true => self.committed((&before, ticket), (Vec::new(), writes, Vec::new())),
                     false => {
@@ -147,7 +147,7 @@ impl World {
         }
     }
 
-    /// A plain transaction: some edits, perhaps with a part that is taken back, perhaps stopped.
+    /// Runs a plain transaction: some edits, perhaps with a part that is undone, perhaps stopped.
     pub fn edit_step(&mut self) -> Check {
         let edits = self.draw_edits();
         let parts = self.declare(&edits);
@@ -221,7 +221,7 @@ impl World {
         edits
     }
 
-    /// The partitions that a client names: all that it needs, one of them, or none.
+    /// Returns the partitions that a client declares: all that it needs, one of them, or none.
     fn declare(&mut self, edits: &[Edit]) -> PartitionSet {
         let core = self.machine.engine();
         let partitions = self.swarm.options.partitions;
@@ -242,7 +242,7 @@ impl World {
         parts
     }
 
-    /// Ids of rows are never given twice.
+    /// Checks that ids of rows are never given twice.
     fn check_ids(&self, ids: &[u64]) -> Check {
         match ids.iter().find(|id| self.oracle.is_spent(**id)) {
             Some(id) => Err(format!("a row gets the id {id}, which another row had")),
@@ -250,7 +250,7 @@ impl World {
         }
     }
 
-    /// What was not made counts nowhere.
+    /// Checks that no partition has counted a transaction that was not made.
     fn unchanged(&self, before: &[u64]) -> Check {
         let now = World::numbers(self.core());
         assert_eq!(now.len(), before.len(), "partitions do not come and go");
@@ -262,7 +262,7 @@ impl World {
         }
     }
 
-    /// A transaction has committed.
+    /// Notes a committed transaction.
     fn committed(
         &mut self,
         (before, ticket): (&[u64], Ticket),
@@ -284,7 +284,7 @@ impl World {
         self.counted(numbers, ticket, (read, writes, ids))
     }
 
-    /// A transaction has committed, with these numbers in the partitions that counted it.
+    /// Notes a committed transaction, with these numbers in the partitions that counted it.
     fn counted(
         &mut self,
         numbers: Vec<(usize, u64)>,
@@ -303,7 +303,7 @@ impl World {
             });
         }
         if self.swarm.unlogged {
-            // An answer promises nothing.
+            // Without a log, a reply promises nothing.
             needs = 0;
         }
         let current = self.core().wal().current().0;

@@ -11,18 +11,18 @@ use super::rows::{Key, Row};
 use super::schema::{Account, Entry, Order, Rate, Setting};
 use super::swarm::{Swarm, draw_amount, draw_text};
 
-/// A change of one row, or a point to go back to.
+/// A change of one row, or a mark to return to.
 #[derive(Debug, Clone)]
 pub(crate) enum Edit {
     /// Inserts the row, or overwrites it.
     Put(Key, Row),
     /// Appends a row without a key.
     Append(Entry),
-    /// Changes a single column of a row, if it is there; reads a row of Redis's database.
+    /// Changes a single column of a row, if it is there. Reads a row of Redis's database.
     Touch(Key, i64),
     Remove(Key),
     Mark,
-    /// Takes back what came after the mark.
+    /// Undoes everything behind the mark.
     Back,
 }
 
@@ -63,7 +63,8 @@ impl Edit {
         })
     }
 
-    /// Whether it needs a partition that no key names: where the row is appended.
+    /// Returns the key of the row that it changes. `None`: it appends a row, which needs a partition that no key names,
+    /// or changes no row.
     pub fn key(&self) -> Option<Key> {
         match self {
             Edit::Put(key, _) | Edit::Touch(key, _) | Edit::Remove(key) => Some(*key),
@@ -72,7 +73,7 @@ impl Edit {
     }
 }
 
-/// A row for a key; `None` if rows of its table are only appended.
+/// Draws a row for a key. `None`: rows of its table are only appended.
 fn draw_row(rng: &mut Rng, swarm: &Swarm, key: Key) -> Option<Row> {
     let (amount, text) = (draw_amount(rng), draw_text(rng, swarm));
     Some(match key {
@@ -108,10 +109,10 @@ fn draw_row(rng: &mut Rng, swarm: &Swarm, key: Key) -> Option<Row> {
     })
 }
 
-/// Makes the edits. Returns the ids of what was appended and not taken back.
+/// Makes the edits. Returns the ids of the rows that were appended and not undone.
 ///
 /// # Errors
-/// Those of the verbs.
+/// Errors of the verbs.
 pub(crate) fn perform(core: &Core, tx: &mut Tx<'_>, edits: &[Edit]) -> Result<Vec<u64>, Abort> {
     let mut cx = Cx::new(tx, core.registry());
     let mut ids: Vec<u64> = Vec::new();
@@ -215,7 +216,7 @@ fn remove(core: &Core, cx: &mut Cx<'_, '_>, key: Key) -> Result<(), Abort> {
     Ok(())
 }
 
-/// Makes the edits on the model. `ids` are those that the engine gave.
+/// Makes the edits on the model. `ids` are the ids that the engine gave.
 pub(crate) fn interpret(
     edits: &[Edit],
     view: &mut View<'_>,
@@ -229,7 +230,7 @@ pub(crate) fn interpret(
         match edit {
             Edit::Put(key, row) => put_model(view, *key, row)?,
             Edit::Append(row) => {
-                // What is taken back has no id in the engine's answer.
+                // A row that is undone has no id in the engine's reply.
                 let is_lost = first.is_some_and(|first| first < at) && last > Some(at);
                 let id = match is_lost {
                     true => u64::MAX,

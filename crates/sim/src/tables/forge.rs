@@ -1,5 +1,5 @@
-//! A log from which a transaction is missing, as no crash leaves it: a frame is forged whose number does not
-//! follow the one before. A restart must refuse it.
+//! A log that lacks a transaction, as no crash leaves it: a forged frame has a number that does not follow the one
+//! before. A restart must refuse it.
 
 use std::sync::Arc;
 

@@ -1,7 +1,8 @@
-//! The procedures once more, over the model: written from what they are meant to do, without the engine.
+//! A second implementation of the procedures, over the model. It is written from their specification, without the
+//! engine.
 //!
-//! What only the engine can choose, ids of rows and chance, is taken from its reply, which is held against
-//! what is known of it.
+//! Only the engine can choose the ids of rows and the random numbers. They come from its reply, which is compared with
+//! the known facts about them.
 
 use std::collections::BTreeMap;
 
@@ -11,12 +12,12 @@ use super::procedures::{CHANGED_MIND, DROPPED_MAX, IS_OPEN, NO_ACCOUNT, TOO_POOR
 use super::rows::{Key, Row, Write};
 use super::schema::{Account, Entry, Order, Rate, Setting};
 
-/// Why a transaction is not made.
+/// The reason why a transaction is not made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Refusal {
-    /// In these words.
+    /// The procedure refuses, in these words.
     Told(&'static str),
-    /// A verb refuses: a key or the columns of a unique index are taken, or a row is not there.
+    /// A verb refuses: a key or the columns of a unique index are taken, or a row is missing.
     Verb,
 }
 
@@ -24,7 +25,7 @@ pub(crate) enum Refusal {
 pub(crate) struct View<'a> {
     oracle: &'a Oracle,
     own: BTreeMap<Key, Option<Row>>,
-    /// Whose rows were read.
+    /// The keys of the rows that were read.
     pub read: Vec<Key>,
     pub ids: Vec<u64>,
 }
@@ -51,18 +52,18 @@ impl<'a> View<'a> {
         self.own.insert(key, row);
     }
 
-    /// What was set so far, to go back to.
+    /// Returns the writes so far, as a mark to return to.
     pub fn mark(&self) -> (BTreeMap<Key, Option<Row>>, usize) {
         (self.own.clone(), self.ids.len())
     }
 
-    /// Goes back. An id that was given stays given: the transaction does not give it again.
+    /// Returns to a mark. Ids that were given stay given: the transaction does not give them again.
     pub fn back_to(&mut self, (own, ids): (BTreeMap<Key, Option<Row>>, usize)) {
         self.own = own;
         self.ids.truncate(ids);
     }
 
-    /// The keys in a range that have rows.
+    /// Returns the keys in a range that have rows.
     pub fn keys(&mut self, range: std::ops::RangeInclusive<Key>) -> Vec<Key> {
         assert!(!range.is_empty(), "a range of keys of one table");
         let live = self.oracle.live().rows.range(range.clone());
@@ -74,7 +75,7 @@ impl<'a> View<'a> {
         keys
     }
 
-    /// What the transaction leaves.
+    /// Returns the writes that the transaction leaves.
     pub fn writes(self) -> Vec<Write> {
         self.own.into_iter().collect()
     }

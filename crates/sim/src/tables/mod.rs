@@ -1,21 +1,21 @@
-//! The simulator of typed tables: procedures and plain transactions over tables of every sort, under both
-//! forms of the log, with cuts, snapshots, faults and crashes.
+//! The simulator of typed tables. Procedures and plain transactions run over tables of every sort, under both forms of
+//! the log, with cuts, snapshots, faults and crashes.
 //!
-//! The engine is the product's, and so is the loop. What differs:
+//! It has the engine of the product and the common loop. The differences:
 //!
-//! * what the log says of a change is a row or a command, so a restart must run procedures again, in the
-//!   order of every partition, and come to the same rows;
-//! * the oracle has an interpreter of its own for the procedures, over sorted maps;
-//! * every committed transaction has numbers in its partitions, dense and never given twice;
-//! * snapshots are held open over many steps and must show the instant at which they were opened.
+//! * The log's record of a change is a row or a command. A restart must therefore run procedures again, in the order of
+//!   every partition, and come to the same rows.
+//! * The oracle has its own interpreter for the procedures, over sorted maps.
+//! * Every committed transaction has numbers in its partitions, dense and never given twice.
+//! * Snapshots are held open over many steps and must show the instant at which they were opened.
 //!
 //! | module | one idea |
 //! |---|---|
 //! | `schema` | the tables |
 //! | `procedures` | the procedures |
-//! | `rows` | keys and rows of all tables, as the model has them |
+//! | `rows` | keys and rows of all tables in the model |
 //! | `calls` | a call, drawn and made |
-//! | `interpret` | the procedures once more, over the model |
+//! | `interpret` | a second implementation of the procedures, over the model |
 //! | `edits` | plain transactions, on the engine and on the model |
 //! | `oracle` | the expected rows and numbers |
 //! | `swarm` | the character of a run |

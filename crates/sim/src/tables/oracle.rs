@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::rows::{Key, Row, Rows, Write};
 
-/// All that must be there.
+/// Everything that a database must have.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct State {
     pub rows: Rows,
-    /// How many transactions each partition has counted.
+    /// The number of transactions that each partition has counted.
     pub numbers: Vec<u64>,
 }
 
@@ -18,7 +18,7 @@ pub(crate) struct State {
 pub(crate) struct Commit {
     pub epoch: u64,
     pub writes: Vec<Write>,
-    /// The partitions that counted it, each with its number there.
+    /// The partitions that counted it, each with the transaction's number there.
     pub numbers: Vec<(usize, u64)>,
     /// The ids that it gave to rows without keys.
     pub ids: Vec<u64>,
@@ -30,7 +30,7 @@ pub(crate) struct Oracle {
     base: State,
     live: State,
     history: Vec<Commit>,
-    /// When a row was written last since the last restart.
+    /// By key, the epoch in which a row was written last since the last restart.
     written: BTreeMap<Key, u64>,
     /// Every id that was ever given to a row without a key, in what survived.
     spent: BTreeSet<u64>,
@@ -55,7 +55,7 @@ fn apply(state: &mut State, commit: &Commit) {
 }
 
 impl Oracle {
-    /// A database of so many partitions, in which nothing has happened.
+    /// Returns a database of `partitions` partitions in which nothing has happened.
     pub fn new(partitions: u16) -> Oracle {
         let empty = State {
             rows: Rows::new(),
@@ -68,27 +68,27 @@ impl Oracle {
         }
     }
 
-    /// What is committed, durable or not.
+    /// Returns the committed state, durable or not.
     pub fn live(&self) -> &State {
         &self.live
     }
 
-    /// The row at a key.
+    /// Returns the row at a key.
     pub fn row(&self, key: Key) -> Option<&Row> {
         self.live.rows.get(&key)
     }
 
-    /// The epoch in which a row was written last; 0 if not since the last restart.
+    /// Returns the epoch in which a row was written last. Returns 0 if it was not since the last restart.
     pub fn written(&self, key: Key) -> u64 {
         self.written.get(&key).copied().unwrap_or(0)
     }
 
-    /// Whether an id was given to a row before.
+    /// Returns whether an id was given to a row before.
     pub fn is_spent(&self, id: u64) -> bool {
         self.spent.contains(&id)
     }
 
-    /// A transaction has committed.
+    /// Adds a committed transaction.
     pub fn commit(&mut self, commit: Commit) {
         for (key, _) in &commit.writes {
             let before = self.written.insert(*key, commit.epoch);
@@ -105,7 +105,7 @@ impl Oracle {
         self.history.push(commit);
     }
 
-    /// What must be there if exactly the epochs up to `durable` survived.
+    /// Returns the state that must be there if exactly the epochs up to `durable` survived.
     pub fn state_at(&self, durable: u64) -> State {
         let mut state = self.base.clone();
         let survived = self.history.iter().filter(|c| c.epoch <= durable);
@@ -113,8 +113,8 @@ impl Oracle {
         state
     }
 
-    /// Only epochs up to `durable` survived; the others never happened, and what they gave out may be
-    /// given again.
+    /// Follows a restart: only epochs up to `durable` survived. The others never happened, and the ids that they gave
+    /// may be given again.
     pub fn restart(&mut self, durable: u64) {
         debug_assert_eq!(
             self.state_at(u64::MAX),

@@ -1,19 +1,19 @@
-//! The procedures. `interpret` says once more what each does.
+//! The procedures. `interpret` implements each a second time.
 
 use perdura::{Abort, procedure};
 
 use super::calls::change_mind;
 use super::schema::{Account, Entry, Order, Rate, Setting};
 
-/// What a procedure tells about an account that it needs.
+/// The refusal of a procedure that needs a missing account.
 pub(crate) const NO_ACCOUNT: &str = "no such account";
-/// What a procedure tells whose payer has too little.
+/// The refusal of a procedure whose payer has too little.
 pub(crate) const TOO_POOR: &str = "not enough";
-/// What a procedure tells that opens what is open.
+/// The refusal of a procedure that opens an account that is already open.
 pub(crate) const IS_OPEN: &str = "the account is open";
-/// What a procedure tells that the client stops by an error.
+/// The refusal of a procedure that the client stops by an error.
 pub(crate) const CHANGED_MIND: &str = "the client has changed its mind";
-/// Orders that `drop_orders` removes at most.
+/// The most orders that `drop_orders` removes.
 pub(crate) const DROPPED_MAX: usize = 4;
 
 procedure! {
@@ -28,7 +28,7 @@ procedure! {
 }
 
 procedure! {
-    /// Moves money between two accounts, which may be the same. Returns what the payer has left.
+    /// Moves money between two accounts, which may be the same. Returns the payer's new balance.
     pub fn transfer(cx, from: u64, to: u64, amount: i64) -> i64, on [Account(from), Account(to)] {
         let mut payer = cx.get::<Account>(from)?.ok_or(NO_ACCOUNT)?;
         payer.balance -= amount;
@@ -45,7 +45,7 @@ procedure! {
 }
 
 procedure! {
-    /// Removes an account and gives what it has to an heir.
+    /// Removes an account and gives its balance to an heir.
     pub fn close_account(cx, id: u64, heir: u64) -> i64, on [Account(id), Account(heir)] {
         let account = cx.get::<Account>(id)?.ok_or(NO_ACCOUNT)?;
         cx.remove::<Account>(id)?;
@@ -62,7 +62,7 @@ procedure! {
 }
 
 procedure! {
-    /// Appends so many entries, and returns their ids.
+    /// Appends `times` entries, and returns their ids.
     pub fn append(cx, account: u64, amount: i64, text: String, times: u8) -> Vec<u64>,
     on [Account(account)] {
         let mut ids = Vec::new();
@@ -75,7 +75,7 @@ procedure! {
 }
 
 procedure! {
-    /// Notes time and chance in an account and in a new order. Returns both.
+    /// Writes time and chance into an account and a new order. Returns both.
     pub fn stamp(cx, id: u64, branch: u32) -> (u64, u64), on [Account(id), Order(branch)] {
         let (now, random) = (cx.now(), cx.random()?);
         if !cx.contains::<Account>(id)? {
@@ -93,7 +93,7 @@ procedure! {
 }
 
 procedure! {
-    /// Orders; what is not paid is ordered for nothing. Returns the entry's id if it was paid.
+    /// Orders an item. An order that is not paid costs nothing. Returns the entry's id if it was paid.
     pub fn place_order(cx, branch: u32, number: u64, item: u16, tag: u64, amount: i64, payer: u64)
         -> Option<u64>,
     on [Order(branch), Account(payer)] {
@@ -119,7 +119,7 @@ procedure! {
 }
 
 procedure! {
-    /// Sets a rate everywhere, and notes its factor in all accounts. Returns how many there are.
+    /// Sets a rate everywhere, and writes its factor into all accounts. Returns their number.
     pub fn revalue(cx, id: u16, factor: i64, name: String) -> u64, on all {
         let rate = Rate { id, factor, name };
         if cx.contains::<Rate>(id)? {
@@ -141,7 +141,7 @@ procedure! {
 }
 
 procedure! {
-    /// Gives every account of an owner something and perhaps another owner, found by the index that it
+    /// Gives an amount to every account of an owner, and perhaps another owner. Finds them by the index that it
     /// changes.
     pub fn gift(cx, owner: String, amount: i64, heir: String) -> u64, on all {
         let accounts: Vec<Account> = cx.by(Account::by_owner, owner.as_str()).collect()?;
@@ -157,7 +157,7 @@ procedure! {
 }
 
 procedure! {
-    /// Touches two accounts, of which it declares one.
+    /// Changes two accounts, of which it declares one.
     pub fn stray(cx, near: u64, far: u64, amount: i64) -> (), on [Account(near)] {
         for (id, amount) in [(near, amount), (far, -amount)] {
             if cx.contains::<Account>(id)? {
@@ -169,7 +169,7 @@ procedure! {
 }
 
 procedure! {
-    /// Reads a page-addressed table, and changes an account by what it finds.
+    /// Reads a page-addressed table, and changes an account by the value.
     pub fn consult(cx, id: u64, setting: u64) -> i64, on [Account(id), Setting(setting)] {
         let found = cx.get::<Setting>(setting)?.map_or(1, |setting| setting.value);
         if !cx.contains::<Account>(id)? {
@@ -198,7 +198,7 @@ procedure! {
 }
 
 procedure! {
-    /// Removes the first orders of a branch below a number, in their order. Returns how many.
+    /// Removes the first orders of a branch below a number, in their order. Returns their number.
     pub fn drop_orders(cx, branch: u32, below: u64) -> u64, on [Order(branch)] {
         let orders = cx.range::<Order>((branch, 0)..(branch, below));
         let found: Vec<(u32, u64)> = Iterator::map(orders, |order| {
@@ -215,7 +215,7 @@ procedure! {
 }
 
 procedure! {
-    /// Removes the entries of an account, wherever they are. Returns how many.
+    /// Removes all entries of an account. Returns their number.
     pub fn forget_entries(cx, account: u64) -> u64, on all {
         let mut ids = Vec::new();
         for row in cx.by(Entry::by_account, account).views() {
@@ -230,7 +230,7 @@ procedure! {
 }
 
 procedure! {
-    /// Adds up the orders of a branch by a rate; changes nothing.
+    /// Adds up the orders of a branch by a rate. Changes nothing.
     pub fn tally(cx, branch: u32, rate: u16) -> i64, on [Order(branch)] {
         let factor = cx.get::<Rate>(rate)?.map_or(1, |rate| rate.factor);
         let mut sum = 0i64;
@@ -242,7 +242,7 @@ procedure! {
 }
 
 procedure! {
-    /// Changes an account and appends an entry, and is stopped: by an error, or by a panic.
+    /// Changes an account and appends an entry, and is stopped by an error or a panic.
     pub fn fickle(cx, id: u64, amount: i64, panics: bool) -> (), on [Account(id)] {
         if cx.contains::<Account>(id)? {
             cx.modify::<Account>(id, |account| {

@@ -6,16 +6,16 @@ use crate::content::Content;
 
 use super::schema::{Account, Entry, Order, Rate, Setting};
 
-/// Names a row of any table.
+/// The name of a row of any table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Key {
     Account(u64),
     Order(u32, u64),
     Rate(u16),
-    /// By the row's id.
+    /// An entry, by its row's id.
     Entry(u64),
     Setting(u64),
-    /// Of Redis's first database.
+    /// A row of Redis's first database.
     Plain(u8),
     /// A key-addressed table itself, by its place in [`Sort::ALL`].
     Table(usize),
@@ -35,7 +35,7 @@ pub(crate) enum Row {
 
 /// Rows by key.
 pub(crate) type Rows = BTreeMap<Key, Row>;
-/// What a transaction left at a key.
+/// The row that a transaction left at a key, if any.
 pub(crate) type Write = (Key, Option<Row>);
 
 /// The sorts of tables.
@@ -58,7 +58,7 @@ impl Sort {
         Sort::Settings,
     ];
 
-    /// Its place among all.
+    /// Returns its place among all sorts.
     pub fn place(self) -> usize {
         let place = Sort::ALL.iter().position(|sort| *sort == self);
         place.expect("every sort is one of all")
@@ -66,7 +66,7 @@ impl Sort {
 }
 
 impl Key {
-    /// The sort of its table; `None` if it is not typed.
+    /// Returns the sort of its table. `None`: the table is not typed.
     pub fn sort(self) -> Option<Sort> {
         match self {
             Key::Account(_) => Some(Sort::Accounts),
@@ -78,8 +78,8 @@ impl Key {
         }
     }
 
-    /// The partition of a typed row that has one: integers modulo; a keyless row's id has it in its low
-    /// byte.
+    /// Returns the partition of a typed row that has one: integers modulo the number of partitions. A keyless row's id
+    /// has it in its low byte.
     pub fn home(self, partitions: u16) -> Option<u16> {
         assert!(partitions > 0, "a database has a partition");
         let modulo = |number: u64| u16::try_from(number % u64::from(partitions)).ok();
@@ -92,7 +92,7 @@ impl Key {
     }
 }
 
-/// The rows of a sort.
+/// Returns the rows of a sort.
 pub(crate) fn of_sort(rows: &Rows, sort: Sort) -> impl Iterator<Item = (&Key, &Row)> {
     let range = match sort {
         Sort::Accounts => Key::Account(0)..=Key::Account(u64::MAX),

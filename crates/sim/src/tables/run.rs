@@ -17,12 +17,12 @@ use super::swarm::Swarm;
 use super::tree::Tenant;
 use super::world::World;
 
-/// One run.
+/// Runs one seed.
 pub(crate) fn run_seed(seed: u64, options: &CrashOptions) -> (Tally, u64, Check) {
     run_drawn(seed, 0x7ab1e5, options, Swarm::draw, World::new)
 }
 
-/// One run with a tree beside the tables.
+/// Runs one seed with a tree beside the tables.
 pub(crate) fn run_mixed(seed: u64, options: &CrashOptions) -> (Tally, u64, Check) {
     run_drawn(seed, 0x6d1c_5ed0, options, Swarm::draw_mixed, World::new)
 }
@@ -37,7 +37,7 @@ impl Lives for World {
     }
 
     fn draw_way(&mut self) {
-        // With nodes an open makes durable what it logs, and the tables of one that fails count.
+        // With nodes an open makes its log durable, and the tables of a failed open count.
         let declares = !self.opens_again || self.machine.cluster.is_none();
         let World { machine, swarm, .. } = self;
         swarm.dropped = 0;
@@ -72,7 +72,7 @@ impl Lives for World {
         }
         self.machine.checkpoint_if(overdue)?;
         self.commit_at_times()?;
-        // Only what has no open transaction is closed.
+        // Only an engine without an open transaction is closed.
         if self.tenant.as_ref().is_none_or(Tenant::is_idle) {
             self.machine
                 .close_cleanly_at_times(&mut self.closed_cleanly)?;
@@ -92,7 +92,7 @@ impl Lives for World {
     }
 
     fn try_again(&mut self) {
-        // A restart that fails may or may not have taken the mark of a clean shutdown away.
+        // A restart that fails may or may not have removed the mark of a clean shutdown.
         self.closed_cleanly = None;
         self.opens_again = true;
     }

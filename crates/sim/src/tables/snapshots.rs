@@ -12,11 +12,11 @@ use super::oracle::State;
 use super::rows::{Key, Row, Rows};
 use super::world::World;
 
-/// An open snapshot, and what it must show.
+/// An open snapshot, and the state that it must show.
 pub(crate) struct Held {
     snapshot: Snapshot,
     state: State,
-    /// The tables at its instant, which no later one is among.
+    /// The tables at its instant. Later ones are not among them.
     tables: Vec<(super::rows::Sort, TableId)>,
     plain: TableId,
 }
@@ -55,7 +55,7 @@ impl World {
         }
     }
 
-    /// Every snapshot shows its instant; when all are closed, nothing is kept.
+    /// Checks that every snapshot shows its instant. When all are closed, nothing is kept.
     pub fn close_snapshots(&mut self) -> Check {
         let mut older_is_held = false;
         for held in &self.snapshots {
@@ -69,8 +69,8 @@ impl World {
         self.check_kept()
     }
 
-    /// Beyond the bound, what is kept is a checkpoint's, which frees it by its steps, or snapshots', of which the
-    /// oldest end.
+    /// Checks the memory for kept versions. Beyond the bound, a checkpoint keeps them and frees them by its steps, or
+    /// snapshots keep them and the oldest end.
     pub fn check_room(&mut self) -> Check {
         let core = self.machine.engine();
         if !core.heap().kept_over_bound() {
@@ -95,7 +95,7 @@ impl World {
         }
     }
 
-    /// Without snapshot and checkpoint nothing is kept.
+    /// Checks that nothing is kept without a snapshot or a checkpoint.
     fn check_kept(&self) -> Check {
         let core = self.core();
         let kept = core.heap().memory().get(MemoryUse::Kept);
@@ -107,8 +107,8 @@ impl World {
 }
 
 impl Held {
-    /// Holds the snapshot against what was there when it was opened, unless it was ended for want of room. Returns
-    /// whether it is held.
+    /// Compares the snapshot with the state at its opening, unless it was ended for lack of room. Returns whether it is
+    /// still held.
     fn holds(&self, world: &World) -> Check<bool> {
         let is_bounded = world.swarm.options.kept_bound != KeptBound::default();
         match self.snapshot.each_row(self.plain, |_, _| Ok(())) {
@@ -117,7 +117,7 @@ impl Held {
         }
     }
 
-    /// Holds the snapshot against what was there when it was opened.
+    /// Compares the snapshot with the state at its opening.
     fn compare(&self, world: &World) -> Check {
         if self.snapshot.pseq() != self.state.numbers {
             return Err(format!(

@@ -23,43 +23,42 @@ use super::tree_swarm::{STEPS, TreeSwarm};
 /// The character of a run.
 #[derive(Debug, Clone)]
 pub(crate) struct Swarm {
-    /// Whether each stream has a separate disk.
+    /// True if each stream has a separate disk.
     pub disks_apart: bool,
-    /// What the engine is opened with next; some of it changes from life to life.
+    /// The options of the next open. Some of them change from life to life.
     pub options: CoreOptions,
-    /// The tables that are declared, as bits by their places.
+    /// The declared tables, as bits by their places.
     pub declared: u8,
-    /// Those that were dropped in this life, as such bits: the next one makes the declared ones anew.
+    /// The tables that were dropped in this life, as bits by their places. The next life makes the declared ones anew.
     pub dropped: u8,
-    /// Whether the log's form, the tables and the rest of what a program declares change from life to
-    /// life.
+    /// True if the log's form, the tables and the other declarations of a program change from life to life.
     pub changes: bool,
-    /// Whether some lives have a memory limit.
+    /// True if some lives have a memory limit.
     pub short_memory: bool,
-    /// Whether nothing is logged: a crash loses what no image has.
+    /// True if nothing is logged: a crash loses everything that no image has.
     pub unlogged: bool,
-    /// Whether calls that cannot be commands are refused.
+    /// True if calls that cannot be commands are refused.
     pub strict: bool,
-    /// Whether all tables are page-addressed, whatever they are declared as.
+    /// True if all tables are page-addressed, whatever they are declared as.
     pub all_pages: bool,
     pub accounts: u64,
     pub branches: u32,
-    /// Numbers and tags of orders.
+    /// The number of different numbers and tags of orders.
     pub numbers: u64,
     pub settings: u64,
     /// Odds of texts longer than a slot, of 100.
     pub long: u8,
-    /// Snapshots that are held open at once, at most.
+    /// The most snapshots that are held open at once.
     pub snapshots: usize,
-    /// The tree beside the tables, if there is one.
+    /// The tree beside the tables. `None`: the run has no tree.
     pub tree: Option<TreeSwarm>,
     pub course: Course,
     pub odds: [u32; KINDS],
 }
 
-/// Kinds of step, those of a tree included.
+/// The number of kinds of step, those of a tree included.
 pub(crate) const KINDS: usize = KINDS_OF_TABLES + STEPS.len();
-/// Kinds of step of tables alone.
+/// The number of kinds of step of tables alone.
 pub(crate) const KINDS_OF_TABLES: usize = 14;
 
 pub(crate) fn draw_amount(rng: &mut Rng) -> i64 {
@@ -119,7 +118,7 @@ fn draw_odds(rng: &mut Rng) -> [u32; KINDS] {
 }
 
 impl Swarm {
-    /// The character that a seed gives.
+    /// Draws the character of a seed.
     pub fn draw(rng: &mut Rng, streams: Option<u8>, profile: Option<CrashProfile>) -> Swarm {
         let streams = streams.unwrap_or_else(|| draw_streams(rng));
         let long = rng.u8(0..24) == 0;
@@ -176,13 +175,13 @@ impl Swarm {
         }
         swarm.unlogged = rng.u8(0..12) == 0;
         if swarm.unlogged {
-            // What an open that is disturbed leaves in an image, the model does not know.
+            // The model does not know what a disturbed open leaves in an image.
             swarm.course.nested = 0;
         }
         swarm
     }
 
-    /// Draws what the log says from now on.
+    /// Draws the form of the log from now on.
     pub fn draw_typed(&mut self, rng: &mut Rng) {
         assert!(
             self.declared < 1 << Sort::ALL.len(),
@@ -220,22 +219,22 @@ impl Swarm {
         }
     }
 
-    /// Whether the log names the rows of a table by their keys.
+    /// Returns whether the log names the rows of a table by their keys.
     pub fn is_keyed(&self, sort: Sort) -> bool {
         sort != Sort::Settings && !self.all_pages
     }
 
-    /// Declares a table more.
+    /// Declares another table.
     pub fn declare(&mut self, sort: Sort) {
         self.declared |= 1 << sort.place();
     }
 
-    /// Whether a table is declared, and was not dropped since the database was opened.
+    /// Returns whether a table is declared, and was not dropped since the database was opened.
     pub fn declares(&self, sort: Sort) -> bool {
         self.declared & !self.dropped & (1 << sort.place()) != 0
     }
 
-    /// Notes that a table was dropped; `for_good`: later lives do not declare it either.
+    /// Notes that a table was dropped. `for_good`: later lives do not declare it either.
     pub fn note_dropped(&mut self, sort: Sort, for_good: bool) {
         assert!(self.declares(sort), "a table is dropped once in a life");
         self.dropped |= 1 << sort.place();
@@ -244,7 +243,7 @@ impl Swarm {
         }
     }
 
-    /// One of few names, some of which are long.
+    /// Draws one of few names, some of which are long.
     pub fn draw_owner(&self, rng: &mut Rng) -> String {
         let owner = rng.u8(0..4);
         let len = if rng.u8(0..100) < self.long { 300 } else { 3 };

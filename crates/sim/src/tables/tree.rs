@@ -22,13 +22,13 @@ use crate::tree::swarm::legal;
 use super::tree_swarm::TreeSwarm;
 use super::world::World;
 
-/// Restarts of copies by a drawn way, if not by all.
+/// The most ways by which copies are restarted, if not by all.
 const WAYS: usize = 3;
 
 /// The tree's part of a world.
 pub(crate) struct Tenant {
     keys: KeyClients,
-    /// The transactions of the life that is open.
+    /// The transactions of the open life.
     txns: Option<KeyTxns>,
     /// The life in which clients worked last.
     life: ClientsLife,
@@ -44,7 +44,7 @@ impl Tenant {
         }
     }
 
-    /// Returns up to which epoch a restart has kept the life that clients worked in.
+    /// Returns the epoch up to which a restart has kept the life that clients worked in.
     pub fn kept(&self, core: &Core) -> u64 {
         self.life.kept(core)
     }
@@ -59,7 +59,7 @@ impl Tenant {
         self.keys.clients.are_idle()
     }
 
-    /// Forgets what only the life knew that has ended.
+    /// Forgets everything that only the ended life knew.
     pub fn forget(&mut self) {
         self.keys.clients.forget();
         self.txns = None;
@@ -101,7 +101,7 @@ impl World {
         }
     }
 
-    /// Has the tree's clients commit at the end of few lives. What is then left open is rolling back.
+    /// Commits the tree's clients at the end of few lives. The transactions that are then still open roll back.
     pub fn commit_at_times(&mut self) -> Check {
         if self.tenant.is_none() || self.stopped || self.rng.u8(0..4) > 0 {
             return Ok(());
@@ -132,7 +132,7 @@ impl World {
         }
     }
 
-    /// Holds the tree of an open engine against the rows that must be there.
+    /// Compares the tree of an open engine with the rows that must be there.
     pub fn compare_tree(&self, core: &Core, expected: &State) -> Check {
         match &self.tenant {
             Some(_) => compare(core, expected).map_err(|what| format!("the tree: {what}")),
@@ -140,8 +140,8 @@ impl World {
         }
     }
 
-    /// Methods must not matter: all legal ways, or some, lead from the disks as the restart found them to one digest. It is
-    /// that of the restart, unless nodes held more.
+    /// Checks that methods do not matter. All legal ways, or some, must lead from the disks as the restart found them
+    /// to one digest. It must be that of the restart, unless nodes held more.
     pub fn check_methods(&self, before: &[Arc<SimDisk>], choice: u64) -> Check {
         let (Some(tree), Some(anchor)) = (&self.swarm.tree, anchor_of(&before[0])?) else {
             return Ok(());
@@ -177,7 +177,7 @@ impl World {
         Ok(())
     }
 
-    /// Returns the digest of the engine that is open.
+    /// Returns the digest of the open engine.
     fn digest_now(&self) -> Check<u64> {
         let failed = |error: Error| format!("the digest: {error}");
         self.core().flush_all().map_err(failed)?;

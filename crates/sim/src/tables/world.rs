@@ -21,24 +21,24 @@ use super::snapshots::Held;
 use super::swarm::Swarm;
 use super::tree::Tenant;
 
-/// All that must be there.
+/// Everything that a database must have.
 pub(crate) struct Expected {
     tables: State,
-    /// The tree's rows, if the run has one.
+    /// The tree's rows. Empty if the run has no tree.
     tree: tree::client::State,
 }
 
-/// Everything a run consists of.
+/// All parts of a run.
 pub(crate) struct World {
     pub machine: Machine<Core>,
     pub swarm: Swarm,
     pub oracle: Oracle,
-    /// The tree beside the tables, if there is one.
+    /// The tree beside the tables. `None`: the run has no tree.
     pub tenant: Option<Tenant>,
     pub snapshots: Vec<Held>,
-    /// Whether the last life ended with the anchor's mark of a clean shutdown, if that is known.
+    /// True if the last life ended with the anchor's mark of a clean shutdown. `None`: unknown.
     pub closed_cleanly: Option<bool>,
-    /// Whether the last open failed.
+    /// True if the last open failed.
     pub opens_again: bool,
     /// Without a log: the checkpoint whose image the anchor names, which must not be lost.
     pub must_image: u64,
@@ -111,7 +111,8 @@ impl OverCore for World {
         }
     }
 
-    /// An older image that stands in for a damaged one may be of a life before the last restart.
+    /// Returns whether the model has the state. An older image that replaces a damaged one may be of a life before the
+    /// last restart.
     fn remembers(&self, survived: u64) -> bool {
         self.is_logged() || survived >= self.loaded_image
     }
@@ -137,11 +138,11 @@ impl OverCore for World {
 }
 
 impl World {
-    /// A machine with empty disks.
+    /// Returns a machine with empty disks.
     pub fn new(seed: u64, rng: Rng, mut swarm: Swarm) -> World {
         let logs = swarm.course.log_disks(swarm.disks_apart);
         let has_nodes = !swarm.unlogged && scramble(seed ^ 0x6e6f_6465).is_multiple_of(4);
-        // What rots is restarted without the nodes, which may be needed.
+        // Rot is restarted without the nodes, which may be needed.
         swarm.course.rot &= !has_nodes;
         let mut machine = Machine::new(seed, rng, swarm.course.clone(), 1 + logs);
         machine.cluster = has_nodes.then(|| Cluster::new(seed, Arc::clone(&machine.clock)));
@@ -158,13 +159,13 @@ impl World {
         }
     }
 
-    /// The engine; steps are taken only while it is open.
+    /// Returns the engine. Steps are taken only while it is open.
     pub fn core(&self) -> &Core {
         self.engine()
     }
 
-    /// When a commit happened, as the model counts: its epoch; without a log the first checkpoint whose image has
-    /// it, which begins behind it.
+    /// Returns the moment of a commit, as the model counts: its epoch. Without a log, it is the first checkpoint whose
+    /// image has the commit, which begins behind it.
     pub fn moment(&self, epoch: u64) -> u64 {
         match self.swarm.unlogged {
             true => self.core().heap().ckpt_epoch().0 + 1,
@@ -172,7 +173,7 @@ impl World {
         }
     }
 
-    /// Without a log, what the anchor names is all that survives.
+    /// Notes the newest named image. Without a log, only the image that the anchor names survives.
     pub fn note_image(&mut self) {
         if !self.swarm.unlogged {
             return;
@@ -188,7 +189,7 @@ impl World {
         self.must_image = named;
     }
 
-    /// The number of each partition of an open engine.
+    /// Returns the number of each partition of an open engine.
     pub fn numbers(core: &Core) -> Vec<u64> {
         let partitions = core.heap().geometry().partitions;
         assert!(partitions > 0, "a database has a partition");

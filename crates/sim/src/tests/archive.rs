@@ -20,7 +20,7 @@ fn crashes_and_restores_meet_every_state() {
     }
 }
 
-/// What a few hundred runs must have come through.
+/// The rare states that a few hundred runs must have come through.
 const MARKS: [&str; 21] = [
     "agent",
     "agent_killed",
@@ -50,7 +50,7 @@ fn the_same_seeds_give_the_same_trace() {
     common::the_same_seeds_give_the_same_trace(Mode::Archive);
 }
 
-/// Those of the archive's bugs that a run can meet: the others need what no machine of the product does.
+/// The bugs of the archive that a run can meet. The others need actions that no machine of the product takes.
 const SEEN: [Flaw; 15] = [
     Flaw::PinnedSlotOverwritten,
     Flaw::RenameBeforeSync,
@@ -69,8 +69,8 @@ const SEEN: [Flaw; 15] = [
     Flaw::BacklogForgottenEarly,
 ];
 
-/// What each seeded bug needs to be seen is a property of the simulator: losing the ability to
-/// see one fails here.
+/// The conditions under which a seeded bug is seen are a property of the simulator. This test fails if the simulator
+/// can no longer see one.
 #[test]
 fn every_seeded_bug_of_the_archive_is_caught() {
     common::each_is_caught(Mode::Archive, &SEEN, || None);

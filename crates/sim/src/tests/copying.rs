@@ -4,10 +4,10 @@
 //! every transaction acknowledged before the copy began, and be exactly a durable prefix. A copy that
 //! violates them must either do the same or be refused with a message that names the cause.
 //!
-//! The simulator found the conditions. A copier reads beyond the end of the log; a writer then fills in
-//! the region that was read as zeros and continues ahead of the copier. The copy has a gap, and blocks
-//! behind the gap prove it. A checkpoint that completes leaves an image directory unknown to the copied
-//! anchor and overwrites the pages of the older image.
+//! The simulator found the conditions. A copier reads beyond the end of the log. A writer then fills in the region that
+//! was read as zeros and continues ahead of the copier. The copy has a gap, and blocks behind the gap prove it. A
+//! checkpoint that completes leaves an image directory unknown to the copied anchor and overwrites the pages of the
+//! older image.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,12 +26,12 @@ use crate::report::Check;
 use crate::tests::damage::empty;
 use crate::world::World;
 
-/// What a copy does otherwise than docs/operations.md says.
+/// The rule of docs/operations.md that a copy breaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Breach {
-    /// Nothing.
+    /// No rule.
     None,
-    /// Writes go on while the log is copied.
+    /// Writes continue while the log is copied.
     Unpaused,
     /// Checkpoints begin and end.
     Checkpoints,
@@ -39,10 +39,10 @@ pub enum Breach {
     Backwards,
 }
 
-/// How a copy ended.
+/// The end of a copy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Copied {
-    /// It starts, with all that it must have.
+    /// It starts, with everything that it must have.
     Starts,
     /// It is refused in these words, which name the cause.
     Refused(String),
@@ -64,7 +64,7 @@ struct Copier {
 /// Takes a copy of a small database and opens it.
 ///
 /// # Errors
-/// What is wrong with the copy.
+/// Returns the fault of the copy, in words.
 pub fn copy(seed: u64, streams: u8, breach: Breach) -> Check<Copied> {
     let mut world = empty(seed, streams);
     world.open()?;
@@ -102,7 +102,7 @@ pub fn copy(seed: u64, streams: u8, breach: Breach) -> Check<Copied> {
 }
 
 impl Copier {
-    /// Nothing is written any more, and what was written becomes durable and gets its evidence.
+    /// Stops all writes, makes everything durable, and appends the evidence for it.
     fn pause(&mut self) -> Check {
         let odds = &mut self.world.swarm.odds;
         (odds.write, odds.purge, odds.empty, odds.draft) = (0, 0, 0, 0);
@@ -119,7 +119,7 @@ impl Copier {
         Ok(())
     }
 
-    /// Copies a file as it is found; one that is gone by now is left out, as `cp -r` does.
+    /// Copies a file as it is found. A file that no longer exists is left out, as `cp -r` does.
     fn file(&mut self, path: &str) -> Check {
         let text = |error: Error| error.to_string();
         let file = match self.world.disks[0].open(path, Access::Buffered) {
@@ -143,7 +143,7 @@ impl Copier {
         Ok(())
     }
 
-    /// What happens between two reads of the copier.
+    /// Takes the steps of the database between two reads of the copier.
     fn between(&mut self) -> Check {
         let steps = self.world.rng.u32(0..6);
         self.world.steps(steps)
@@ -200,7 +200,7 @@ impl Copier {
     }
 }
 
-/// Of a copy whose log alone was overtaken, everything that was acknowledged before can be saved.
+/// Checks that everything acknowledged before can be saved from a copy of which only the log was overtaken.
 fn can_be_repaired(world: &World, env: &Env, promised: u64) -> Check {
     let method = Method::of(Scheme::Differential);
     let options = dry_run_options(env, method, world.swarm.options.schedule);

@@ -18,21 +18,21 @@ use crate::report::Check;
 use crate::swarm::Swarm;
 use crate::world::World;
 
-/// What was damaged and how it ended.
+/// The damaged cases and their ends.
 #[derive(Debug, Clone, Default)]
 pub struct Damaged {
-    /// Bytes flipped or cut at.
+    /// The number of bytes flipped or cut at.
     pub cases: u64,
-    /// Cases in which the database started.
+    /// The number of cases in which the database started.
     pub started: u64,
-    /// Cases in which it refused.
+    /// The number of cases in which it refused.
     pub refused: u64,
-    /// What went wrong.
+    /// The violations that were found.
     pub violations: Vec<String>,
 }
 
 impl Damaged {
-    /// Every case starts, is refused, or is a violation.
+    /// Checks that every case starts, is refused, or is a violation.
     fn check(&self) {
         let ended = self.started + self.refused;
         let (cases, wrong) = (self.cases, to_u64(self.violations.len()));
@@ -43,7 +43,7 @@ impl Damaged {
     }
 }
 
-/// A small database with two images, a log beyond both, and a void tail of an earlier life.
+/// Returns a small database with two images, a log beyond both, and a void tail of an earlier life.
 fn small(seed: u64) -> Check<World> {
     let mut world = empty(seed, 2);
     for _ in 0..2 {
@@ -58,7 +58,7 @@ fn small(seed: u64) -> Check<World> {
     Ok(world)
 }
 
-/// A machine without a database, for one of a few rows of every type.
+/// Returns a machine without a database, for one of a few rows of every type.
 pub(crate) fn empty(seed: u64, streams: u8) -> World {
     let mut rng = Rng::with_seed(seed);
     let drawn = Swarm::draw(&mut rng, Some(streams), Some(CrashProfile::Ordered));
@@ -124,7 +124,7 @@ fn try_one(world: &World, evidence: u64, what: &str, out: &mut Damaged) -> Optio
 /// Flips a bit of every `stride`-th byte of every file.
 ///
 /// # Errors
-/// The small database could not be made.
+/// Fails if the small database cannot be made.
 pub fn flip_bytes(seed: u64, stride: usize) -> Check<Damaged> {
     let world = small(seed)?;
     let disk = Arc::clone(&world.disks[0]);
@@ -157,7 +157,7 @@ pub fn flip_bytes(seed: u64, stride: usize) -> Check<Damaged> {
 /// it. A longer log never leads to an older epoch.
 ///
 /// # Errors
-/// The small database could not be made.
+/// Fails if the small database cannot be made.
 pub fn zero_log(seed: u64, stride: usize) -> Check<Damaged> {
     let world = small(seed)?;
     let disk: Arc<SimDisk> = Arc::clone(&world.disks[0]);

@@ -3,10 +3,9 @@
 
 use crate::tests::model_dl::{Twist, Twists, VARIANTS, run_variant};
 
-/// Within so many runs each mistake shows. A count, not a time: the same seeds are tried on a slow
-/// machine.
+/// The most runs until each mistake shows. It is a count, not a time, so that a slow machine tries the same seeds.
 const HUNT_RUNS: u64 = 10_000;
-/// Runs between two looks at what they found.
+/// The number of runs between two looks at their findings.
 const PART: u64 = 500;
 
 fn sound_variants_hold(runs: u64) {

@@ -1,7 +1,7 @@
-//! Small histories, exhaustively: a crash at every I/O with every subset of the operations that were not
-//! yet durable; and the n-th I/O failing, for n = 1, 2, … until a pass without a failure.
+//! Small histories, exhaustively: a crash at every I/O with every subset of the operations that were not yet durable.
+//! Also the n-th I/O failing, for n = 1, 2, … until a pass without a failure.
 //!
-//! Random histories find the unexpected; these find errors that need one exact moment.
+//! Random histories find the unexpected. These find errors that need one exact moment.
 //!
 //! # Source
 //! The n-th failure loop is SQLite's way of testing (its *out-of-memory* and *I/O error* tests).
@@ -27,39 +27,39 @@ use crate::world::World;
 /// A step of a small history.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Letter {
-    /// A transaction that writes this key, made durable.
+    /// A transaction that writes this key and becomes durable.
     Write(u8),
     /// A checkpoint.
     Checkpoint,
-    /// `kill -9` and a restart: the machine goes on.
+    /// `kill -9` and a restart. The machine does not fail.
     Restart,
 }
 
-/// What was tried.
+/// The counts and the violations of a test.
 #[derive(Debug, Clone, Default)]
 pub struct Tried {
-    /// Histories.
+    /// The number of histories.
     pub histories: u64,
-    /// Crashes or failures, one in each run.
+    /// The number of crashes or failures, one in each run.
     pub cases: u64,
-    /// Restarts compared with the model.
+    /// The number of restarts compared with the model.
     pub restarts: u64,
-    /// What went wrong.
+    /// The violations that were found.
     pub violations: Vec<String>,
 }
 
-/// What a restart is followed by.
+/// The event that follows a restart.
 #[derive(Debug, Clone, Copy)]
 enum Then {
     Nothing,
-    /// The power fails at once: what the restart showed must be durable.
+    /// The power fails at once. What the restart showed must be durable.
     PowerCut,
     /// A checkpoint, and then the power fails.
     Checkpoint,
 }
 
 impl Then {
-    /// After a kill the power cut tells most; a checkpoint is costly, so it follows now and then.
+    /// Chooses the event. After a kill the power cut finds most. A checkpoint is costly, so it follows only sometimes.
     fn after(profile: CrashProfile, now: bool) -> Then {
         match () {
             () if profile == CrashProfile::Killed => Then::PowerCut,
@@ -69,7 +69,7 @@ impl Then {
     }
 }
 
-/// Pending operations whose every subset is tried; with more, profiles and seeds.
+/// The most pending operations whose every subset is tried. With more, profiles and seeds are tried.
 const SUBSETS_MAX: usize = 8;
 
 fn small(streams: u8) -> World {
@@ -93,7 +93,7 @@ fn small(streams: u8) -> World {
 }
 
 impl World {
-    /// Takes a history as far as it goes; a failure that was injected ends it.
+    /// Plays a history as far as possible. An injected failure ends it.
     fn play(&mut self, history: &[Letter]) -> Check {
         self.faults_before = 0;
         if !self.reopen()? {
@@ -122,7 +122,7 @@ impl World {
         Ok(())
     }
 
-    /// Opens the engine and compares; `false` if an injected failure prevents it.
+    /// Opens the engine and compares. Returns `false` if an injected failure prevents it.
     fn reopen(&mut self) -> Check<bool> {
         match self.open_core(&self.disks) {
             Ok(core) => {
@@ -142,8 +142,8 @@ impl World {
         self.transact_ops(&[Op::Put(place, content, None)], false)
     }
 
-    /// The machine has just crashed: what comes back must be right. Then it must stand what follows,
-    /// and come back again.
+    /// Restarts a machine that has just crashed, and checks the recovered state. The state must survive the event that
+    /// follows, and a second restart.
     fn recover(&self, then: Then) -> Check {
         let open = || {
             self.open_core(&self.disks)
@@ -166,8 +166,7 @@ impl World {
     }
 }
 
-/// All histories of up to `letters` steps over two keys and a checkpoint, at most three
-/// transactions each.
+/// Returns all histories of up to `letters` steps over two keys and a checkpoint, at most three transactions each.
 #[must_use]
 pub fn histories(letters: usize) -> Vec<Vec<Letter>> {
     let alphabet = [Letter::Write(0), Letter::Write(1), Letter::Checkpoint];
@@ -194,8 +193,8 @@ pub fn histories(letters: usize) -> Vec<Vec<Letter>> {
     all
 }
 
-/// Plays each history once for every mutating I/O in it, with a power cut there, and restarts
-/// from every subset of what was not durable; from four profiles where there are too many.
+/// Plays each history once for every mutating I/O in it, with a power cut there. Restarts from every subset of the
+/// operations that were not durable, or from four profiles if there are too many.
 #[must_use]
 pub fn crash_at_every_io(histories: &[Vec<Letter>], streams: u8) -> Tried {
     let mut tried = Tried::default();
@@ -254,7 +253,7 @@ fn all_outcomes(world: &mut World, cut: u64, tried: &mut Tried) -> Check {
         }
     }
     for (seed, profile) in (0..8).zip(CrashProfile::ALL.into_iter().cycle()) {
-        // What survives wholly has been tried; what is torn has not.
+        // Subsets that survive whole have been tried. Torn ones have not.
         let whole = !matches!(profile, CrashProfile::Worst | CrashProfile::Killed);
         if pending <= SUBSETS_MAX && whole {
             continue;
@@ -269,9 +268,9 @@ fn all_outcomes(world: &mut World, cut: u64, tried: &mut Tried) -> Check {
     Ok(())
 }
 
-/// Plays each history, kills the process, and cuts the power at every mutating I/O of the restart
-/// that follows, the last cut coming after all of them; then restarts from what every profile leaves.
-/// Between the history and the kill a sync may have failed, which `failed` plans.
+/// Plays each history, kills the process, and cuts the power at every mutating I/O of the restart that follows. The
+/// last cut comes after all of them. Then it restarts from the result of every profile. Between the history and the
+/// kill a sync may have failed, which `failed` plans.
 #[must_use]
 pub fn cut_after_kill(
     histories: &[Vec<Letter>],
@@ -297,10 +296,10 @@ fn cut_one_after_kill(
     let text = |error: perdura::Error| error.to_string();
     let mut world = small(streams);
     world.play(history)?;
-    // The segment is there, and what the restart itself logs is durable.
+    // Now the segment exists, and the log of the restart itself is durable.
     world.flush_all()?;
     let disk = Arc::clone(&world.disks[0]);
-    // One more transaction, written and never synced.
+    // One more transaction, which is written and never synced.
     disk.set_plan(FaultPlan {
         fail_sync_at: failed.map(|failure| (1, failure)),
         ..FaultPlan::default()
@@ -388,8 +387,8 @@ const FAILURES: [Failure; 7] = [
     }),
 ];
 
-/// Plays `before` without, then `history` with the n-th operation failing, for n from one until a
-/// pass without a failure; after each, a crash by every profile and a restart.
+/// Plays `before` without a failure, then `history` with the n-th operation failing, for n from one until a pass
+/// without a failure. After each comes a crash by every profile and a restart.
 #[must_use]
 pub fn nth_failure(before: &[Letter], history: &[Letter], streams: u8) -> Tried {
     let mut tried = Tried {
@@ -442,7 +441,7 @@ fn fail_nth(
     Ok(struck)
 }
 
-/// Histories that make the anchor longer than a sector.
+/// Returns histories that make the anchor longer than a sector.
 fn long_anchor() -> Vec<Letter> {
     let life = [Letter::Write(0), Letter::Restart];
     life.into_iter().cycle().take(12).collect()
@@ -455,7 +454,7 @@ pub fn torn_anchor(seeds: u64) -> Tried {
         histories: 1,
         ..Tried::default()
     };
-    // The log is made durable first; then come both copies of the anchor.
+    // The log is made durable first. Then both copies of the anchor are written.
     for cut in 1..=20 {
         let mut world = small(4);
         if let Err(what) = world.play(&long_anchor()) {
@@ -478,8 +477,8 @@ pub fn torn_anchor(seeds: u64) -> Tried {
     tried
 }
 
-/// A crash within an update of a long anchor, and after it one within the next update, which
-/// finds one copy torn already: it must not begin with the other.
+/// Crashes within an update of a long anchor, and then within the next update. That update finds one copy torn already
+/// and must not begin with the other.
 #[must_use]
 pub fn torn_twice(seeds: u64) -> Tried {
     let mut tried = Tried {
@@ -511,7 +510,7 @@ fn tear_twice(cuts: [u64; 2], seed: u64) -> Check {
         disk.crash(CrashProfile::Worst, seed ^ (turn << 32));
         let opened = AnchorFile::open(disk.life().as_ref()).map_err(text)?;
         let (file, mut record, _) = opened.ok_or("there is no anchor")?;
-        // A change at the beginning and one at the end: in two sectors.
+        // Changes at the beginning and at the end, in two sectors.
         record.history.seq += 1;
         let last = record.history.chain.last_mut().ok_or("a short anchor")?;
         let end = last.cut.last_mut().ok_or("a link without a stream")?;
@@ -528,7 +527,7 @@ fn tear_twice(cuts: [u64; 2], seed: u64) -> Check {
 }
 
 impl World {
-    /// A restart that ends at its n-th mutating I/O, and the disk then.
+    /// Restarts up to the n-th mutating I/O, and returns the disk then.
     fn cut_restart(&self, disk: &SimDisk, cut: u64) -> SimSnapshot {
         disk.set_plan(FaultPlan {
             cut_after_ops: Some(cut),
@@ -538,7 +537,7 @@ impl World {
         disk.snapshot()
     }
 
-    /// Recovers from what is on the disk; whether it was as it must be.
+    /// Recovers from the disk. Returns whether the state was right.
     fn tear(&mut self, tried: &mut Tried, what: &str) -> bool {
         tried.cases += 1;
         let recovered = self.recover(Then::Nothing);

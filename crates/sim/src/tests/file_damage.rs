@@ -1,6 +1,6 @@
-//! Realistic damage to files: each file of a small database is truncated at every sector, zeroed from
-//! every sector on, damaged by one bit in every sector, replaced by an older version of itself and by each
-//! other file of its kind; and every subset of a directory is deleted.
+//! Realistic damage to files. Each file of a small database is truncated at every sector, zeroed from every sector on,
+//! and damaged by one bit in every sector. It is replaced by an older version of itself and by each other file of its
+//! kind. Every subset of a directory is deleted.
 //!
 //! In each case `verify`, a dry run and an ordinary start must agree: all refuse with the same words, or
 //! all start. A database that starts must be exactly a durable prefix, must contain everything that was
@@ -26,30 +26,30 @@ pub use subject::Age;
 
 /// The directories of a database.
 const FOLDERS: [&str; 3] = ["image-a", "image-b", "log"];
-/// Deletions of every subset stop at this many files; of more, single ones and pairs are deleted.
+/// The most files of which every subset is deleted. Of more files, single ones and pairs are deleted.
 const SUBSET_FILES_MAX: usize = 9;
 
-/// What was tried and how it ended.
+/// The damaged cases and their ends.
 #[derive(Debug, Clone, Default)]
 pub struct Swept {
-    /// Damaged directories.
+    /// The number of damaged directories.
     pub cases: u64,
-    /// Those that started.
+    /// The number of cases that started.
     pub started: u64,
-    /// Those that were refused.
+    /// The number of cases that were refused.
     pub refused: u64,
-    /// Those of the refused of which everything up to an epoch was had, exactly.
+    /// The number of refused cases of which everything up to an epoch was saved exactly.
     pub salvaged: u64,
-    /// Those in which nothing was left of the database.
+    /// The number of cases in which nothing was left of the database.
     pub absent: u64,
-    /// Those that started without something that was acknowledged and vouched for.
+    /// The cases that started without something that was acknowledged and vouched for.
     pub lost: Vec<String>,
-    /// Everything else that went wrong.
+    /// All other violations.
     pub violations: Vec<String>,
 }
 
 impl Swept {
-    /// Every case has one end, and only what was refused is salvaged.
+    /// Checks that every case has one end.
     fn check(&self) {
         let wrong = to_u64(self.lost.len() + self.violations.len());
         assert_eq!(
@@ -60,7 +60,7 @@ impl Swept {
     }
 }
 
-/// What a path is, so that only like is exchanged for like.
+/// Returns the kind of a path. Only files of one kind are exchanged.
 fn kind(path: &str) -> &str {
     let name = path.rsplit_once('/').map_or(path, |(_, name)| name);
     match path.split_once('/') {
@@ -70,7 +70,7 @@ fn kind(path: &str) -> &str {
     }
 }
 
-/// Takes every case to the judges and keeps the account.
+/// A sweep, which takes every case to the judges and counts its end.
 struct Sweep<'a> {
     subject: &'a Subject,
     out: Swept,
@@ -96,7 +96,7 @@ impl Sweep<'_> {
 /// Sweeps over one database.
 ///
 /// # Errors
-/// The small database could not be made.
+/// Fails if the small database cannot be made.
 pub fn sweep(seed: u64, streams: u8, age: Age) -> Check<Swept> {
     let subject = Subject::new(seed, streams, age)?;
     let foreign = Subject::new(seed ^ 0xf0, streams, age)?;
@@ -121,7 +121,7 @@ impl Sweep<'_> {
         self.case(&format!("{path} {what}"), &files, &FOLDERS);
     }
 
-    /// Every file cut at every sector, zeroed from there on, and with a bit flipped there.
+    /// Truncates every file at every sector, zeroes it from there on, and flips a bit there.
     fn ends(&mut self) {
         const CUT_BYTES: usize = 512;
         const FLIP_AT: usize = 9;
@@ -142,7 +142,7 @@ impl Sweep<'_> {
         }
     }
 
-    /// Every file replaced by what it was and by every other file of its kind, here and elsewhere.
+    /// Replaces every file by its older versions and by every other file of its kind, here and elsewhere.
     fn exchanges(&mut self, foreign: &Subject) {
         let subject = self.subject;
         for (path, bytes) in &subject.now {
@@ -167,7 +167,7 @@ impl Sweep<'_> {
                 self.replaced(path, theirs.to_vec(), &what);
             }
         }
-        // A whole log of another database, instead of ours and beside it.
+        // A whole log of another database, in place of the right one and beside it.
         let logs = foreign
             .now
             .iter()
@@ -184,7 +184,7 @@ impl Sweep<'_> {
         self.case("another database's log instead", &instead, &FOLDERS);
     }
 
-    /// Every subset of each directory deleted, and every subset of what stands in the root.
+    /// Deletes every subset of each directory, and every subset of the files in the root.
     fn deletions(&mut self) {
         let paths: BTreeSet<&String> = self.subject.now.keys().collect();
         for folder in FOLDERS {

@@ -20,7 +20,7 @@ fn lives_and_takeovers_meet_every_state() {
     }
 }
 
-/// What a few hundred runs must have come through.
+/// The rare states that a few hundred runs must have come through.
 const MARKS: [&str; 20] = [
     "acknowledged_asleep",
     "acknowledged_lost",
@@ -49,7 +49,7 @@ fn the_same_seeds_give_the_same_trace() {
     common::the_same_seeds_give_the_same_trace(Mode::Mirror);
 }
 
-/// Those of the mirror's bugs that runs meet soon, besides those below it. The others need an order of frames that only the
+/// The bugs of the mirror that runs meet soon, besides those below it. The others need an order of frames that only the
 /// simulation of the mirror alone draws often enough: `crates/mirror/tests/mirror/lives.rs` finds them.
 const SEEN: [Flaw; 11] = [
     Flaw::GenerationUnchecked,
@@ -65,11 +65,11 @@ const SEEN: [Flaw; 11] = [
     Flaw::FenceIgnored,
 ];
 
-/// What each seeded bug needs to be seen is a property of the simulator: losing the ability to
-/// see one fails here.
+/// The conditions under which a seeded bug is seen are a property of the simulator. This test fails if the simulator
+/// can no longer see one.
 #[test]
 fn every_seeded_bug_of_the_mirror_is_caught() {
-    // An image that rests on nodes shows in one of thousands of runs.
+    // An image that depends on nodes shows in one of thousands of runs.
     let below = Flaw::MIRROR_LOG.into_iter();
     let below = below.filter(|flaw| *flaw != Flaw::ImageOnMirror);
     let flaws: Vec<Flaw> = SEEN.into_iter().chain(below).collect();

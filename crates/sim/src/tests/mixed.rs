@@ -7,7 +7,7 @@ use crate::tests::common;
 use crate::Mode;
 use perdura_base::flaw::Flaw;
 
-/// Seeded bugs of each owner of records, of the log and checkpoints that they share, and of nodes beside them.
+/// Seeded bugs of each owner of records, of their common log and checkpoints, and of the nodes beside them.
 const SEEN: [Flaw; 10] = [
     Flaw::CoverWithoutOpen,
     Flaw::LosersForgotten,

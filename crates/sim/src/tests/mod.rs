@@ -2,9 +2,9 @@
 //!
 //! | module | one idea |
 //! |---|---|
-//! | [`exhaustive`] | small histories with a crash at every I/O; the n-th failure, for every n |
+//! | [`exhaustive`] | small histories with a crash at every I/O, and the n-th failure for every n |
 //! | [`damage`] | every byte of a small database, one at a time |
-//! | [`file_damage`] | every file cut, zeroed, exchanged and deleted: the verdicts of three verbs |
+//! | [`file_damage`] | every file cut, zeroed, exchanged and deleted: three verdicts that must agree |
 //! | [`copying`] | copies of a running database |
 //! | [`model_dl`] | the algorithm alone, in memory, with every variant and mistake |
 

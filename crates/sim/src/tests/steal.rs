@@ -7,8 +7,8 @@ use crate::tests::common;
 use crate::Mode;
 use perdura_base::flaw::Flaw;
 
-/// The seeded bugs of parts that both modes share and that this mode's own oracle must notice:
-/// there are no update numbers here that would.
+/// The seeded bugs of parts that both modes share. This mode's own oracle must notice them, because it has no update
+/// numbers that would.
 const SHARED: [Flaw; 15] = [
     Flaw::ImpureBlocks,
     Flaw::CutIgnored,
@@ -37,8 +37,8 @@ fn the_same_seeds_give_the_same_trace() {
     common::the_same_seeds_give_the_same_trace(Mode::Steal);
 }
 
-/// What each seeded bug needs to be seen is a property of the simulator: losing the ability to
-/// see one fails here.
+/// The conditions under which a seeded bug is seen are a property of the simulator. This test fails if the simulator
+/// can no longer see one.
 #[test]
 fn every_seeded_bug_of_steal_mode_is_caught() {
     let flaws: Vec<Flaw> = Flaw::STEAL.into_iter().chain(SHARED).collect();

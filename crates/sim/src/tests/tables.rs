@@ -7,7 +7,7 @@ use crate::tests::common;
 use crate::Mode;
 use perdura_base::flaw::Flaw;
 
-/// The seeded bugs of cuts that the product's mode sees too, in half of its runs.
+/// The seeded bugs of cuts that the product's mode also sees, in half of its runs.
 const SHARED: [Flaw; 4] = [
     Flaw::CleanAtCutTakenForBorn,
     Flaw::KeptVisitClearsDirty,
@@ -41,8 +41,8 @@ fn the_same_seeds_give_the_same_trace() {
     common::the_same_seeds_give_the_same_trace(Mode::Tables);
 }
 
-/// What each seeded bug needs to be seen is a property of the simulator: losing the ability to
-/// see one fails here.
+/// The conditions under which a seeded bug is seen are a property of the simulator. This test fails if the simulator
+/// can no longer see one.
 #[test]
 fn every_seeded_bug_of_typed_tables_is_caught() {
     let flaws: Vec<Flaw> = Flaw::TABLES

@@ -18,7 +18,7 @@ use super::swarm::legal;
 use super::world::World;
 
 impl World {
-    /// Holds a restart without damage against the model.
+    /// Compares a restart without damage with the model.
     pub fn verify(&self, keyed: &Keyed) -> Check {
         let report = keyed.report();
         let durable = self.life.kept(keyed);
@@ -33,10 +33,10 @@ impl World {
         })
     }
 
-    /// As [`verify`](Self::verify), for the database that is open; the oracle then forgets what
+    /// Verifies the database that is open, as [`verify`](Self::verify) does. The oracle then forgets everything that
     /// was not durable.
     pub fn check_state(&mut self) -> Check {
-        // Whatever was planned for the restart must not meet the comparison.
+        // A fault that was planned for the restart must not meet the comparison.
         faults::clear(&self.disks);
         self.verify(self.keyed())?;
         let report = self.keyed().report().clone();
@@ -58,8 +58,8 @@ impl World {
         Ok(())
     }
 
-    /// Methods must not matter: every one, or a drawn one, leads from the disks as the restart found them to the rows that it
-    /// made.
+    /// Checks that methods do not matter. Every one, or a drawn one, must lead from the disks as the restart found them
+    /// to the rows that it made.
     pub fn check_methods(&mut self, before: &[Arc<SimDisk>], every: bool) -> Check {
         let methods = legal(self.swarm.options.scheme);
         let methods: Vec<&'static Method> = match every {
@@ -81,15 +81,15 @@ impl World {
         Ok(())
     }
 
-    /// After rot: an error of the corruption family, or exactly a durable prefix that reaches at
-    /// least to what later evidence names.
+    /// Checks a restart after rot. It must be an error of the corruption family, or exactly a durable prefix that
+    /// reaches at least to the epoch that later evidence names.
     pub fn check_damaged(&self, disks: &[Arc<SimDisk>], damage: &str) -> Check<Option<u64>> {
         let kept = |keyed: &Keyed| self.life.kept(keyed);
         let started = started(self.open_on(disks), kept, self.evidence, damage)?;
         let Some((keyed, durable)) = started else {
             return Ok(None);
         };
-        // A damaged page that no restart had to read is met by who reads it.
+        // The next reader finds a damaged page that no restart had to read.
         if let Err(error) = rows_of(&keyed) {
             return refused(&error, damage).map(|()| None);
         }

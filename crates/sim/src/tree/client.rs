@@ -20,13 +20,13 @@ pub(crate) const TABLES: [TableId; 2] = [TableId(1), TableId(7)];
 /// The character of a run's rows.
 #[derive(Debug, Clone)]
 pub(crate) struct KeyShape {
-    /// Letters that keys are made of.
+    /// The number of letters that keys are made of.
     letters: u8,
     /// The most bytes of a key.
     key_max: usize,
     /// The most bytes of a value.
     value_max: usize,
-    /// Rows beyond which writes turn into removals.
+    /// The number of rows beyond which writes turn into removals.
     rows_max: usize,
 }
 
@@ -58,7 +58,7 @@ pub(crate) enum KeyStep {
 pub(crate) struct KeyClients {
     pub clients: Clients<KeyTxns, Spot, Vec<u8>>,
     shape: KeyShape,
-    /// Pages that may be dirty before the writer works.
+    /// The number of pages that may be dirty before the writer works.
     dirty_max: usize,
 }
 
@@ -72,7 +72,8 @@ impl KeyClients {
         }
     }
 
-    /// Takes a step. Returns what a client has committed. What the database refuses comes back as its error.
+    /// Takes a step. Returns the writes that a client has committed. A refusal of the database is returned as its
+    /// error.
     pub fn step(
         &mut self,
         step: KeyStep,
@@ -103,7 +104,7 @@ impl KeyClients {
         Ok(checked.map(|()| None))
     }
 
-    /// Draws a spot with a row or a lock, or any.
+    /// Draws a spot with a row or a lock, or any spot.
     fn draw_spot(&self, rng: &mut Rng) -> Spot {
         let spots = self.clients.oracle.spots();
         if !spots.is_empty() && rng.bool() {
@@ -143,7 +144,7 @@ impl KeyClients {
         })
     }
 
-    /// Reads a row, which is what the holder wrote, or what was committed.
+    /// Reads a row, which must be the holder's last write, or the last commit.
     fn read(&self, rng: &mut Rng, txns: &KeyTxns) -> Result<Check, Error> {
         let spot = self.draw_spot(rng);
         let Some(expected) = self.clients.expected(&spot) else {
@@ -169,7 +170,7 @@ impl KeyClients {
         Ok(())
     }
 
-    /// Writes pages, as long as too many are dirty, or one that need not be written.
+    /// Writes at least one page, and up to 8 while too many are dirty.
     fn write_pages(&self, rng: &mut Rng, live: &LiveTree) -> Result<(), Error> {
         for _ in 0..rng.u8(1..=8) {
             live.write_step()?;

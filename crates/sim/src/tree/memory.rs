@@ -1,8 +1,8 @@
-//! A memory that holds the log of a tree beside its disks, as nodes do, and that a crash may take along.
+//! A memory that holds the log of a tree beside its disks, as nodes do. A crash may destroy it.
 //!
-//! Each block is in the memory as soon as it is sealed, and counts when the seed says so: then a commit is acknowledged that no disk has.
-//! What the memory holds is written to the log before the next life; without it the operator accepts the loss. Pages of the tree rest on the disks
-//! alone, so that a tree is whole either way.
+//! Each block is in the memory as soon as it is sealed, and counts when the seed decides. Then a commit is acknowledged
+//! that no disk has. The memory's blocks are written to the log before the next life. Without the memory the operator
+//! accepts the loss. Pages of the tree depend on the disks alone, so a tree is whole either way.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use perdura_recovery::{Disks, read_anchor};
 use perdura_steal::Keyed;
 use perdura_wal::drain::{DrainLife, KeptTail, drain};
 
-/// What is held of a stream.
+/// The held part of a stream.
 struct Held {
     from: Pos,
     bytes: Vec<u8>,
@@ -31,10 +31,11 @@ impl Held {
 pub(crate) struct Memory(Arc<Mutex<Vec<Held>>>);
 
 impl Memory {
-    /// A memory that holds what an open database logs from now on; what it has logged is made durable before.
+    /// Returns a memory that holds everything that an open database logs from now on. Makes the earlier log durable
+    /// first.
     ///
     /// # Errors
-    /// The log's.
+    /// Errors of the log.
     pub fn beside(keyed: &Keyed) -> Result<Memory, Error> {
         keyed.flush_all()?;
         let wal = keyed.wal();
@@ -52,15 +53,15 @@ impl Memory {
         Ok(memory)
     }
 
-    /// How far a stream is held.
+    /// Returns the end of the held part of a stream.
     pub fn end(&self, stream: StreamId) -> Pos {
         self.0.lock()[usize::from(stream.0)].end()
     }
 
-    /// Writes to the disks what they lack of what is held.
+    /// Writes to the disks what they lack of the held log. Returns the number of blocks.
     ///
     /// # Errors
-    /// The disks'; of [`drain`].
+    /// Errors of the disks and of [`drain`].
     pub fn drain(&self, disks: &Disks) -> Result<u64, Error> {
         let Some(anchor) = read_anchor(disks.data.as_ref())? else {
             return Ok(0);

@@ -33,7 +33,7 @@ pub(crate) fn rows_of(life: &Life) -> Result<State, Error> {
     Ok(rows)
 }
 
-/// Holds the tree of an open database against the rows that must be there.
+/// Compares the tree of an open database with the rows that must be there.
 pub(crate) fn compare(life: &Life, expected: &State) -> Check {
     let rows = rows_of(life).map_err(|error| format!("a scan: {error}"))?;
     if rows == *expected {
@@ -67,8 +67,9 @@ impl ClientsLife {
         }
     }
 
-    /// Returns up to which of its epochs a later life has kept it. Lives behind it took rollbacks alone. One that a crash
-    /// ended may have made an epoch durable that this life had begun, and of which nothing was ever on disk.
+    /// Returns the epoch up to which a later life has kept this one. The lives behind it ran only rollbacks. A life
+    /// that a crash ended may have made an epoch durable that this life had begun, and of which nothing was ever on
+    /// disk.
     pub fn kept(self, later: &Life) -> u64 {
         let anchor = later.anchor().get();
         let mut links = anchor.chain.iter();

@@ -14,7 +14,7 @@ use super::memory::Memory;
 use super::swarm::{Swarm, legal};
 use super::world::World;
 
-/// One run.
+/// Runs one seed.
 pub(crate) fn run_seed(seed: u64, options: &CrashOptions) -> (Tally, u64, Check) {
     run_drawn(seed, 0x7eee, options, Swarm::draw, World::new)
 }

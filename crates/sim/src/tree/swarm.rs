@@ -12,13 +12,13 @@ use crate::swarm::{draw_schedule, draw_streams, pick, shift, sometimes};
 
 use super::client::{KeyShape, TABLES};
 
-/// Kinds of step.
+/// The number of kinds of step.
 pub(crate) const KINDS: usize = 14;
 
 /// The character of a run.
 #[derive(Debug, Clone)]
 pub(crate) struct Swarm {
-    /// Whether each stream has a separate disk.
+    /// True if each stream has a separate disk.
     pub logs_apart: bool,
     pub options: KeyedOptions,
     pub course: Course,
@@ -26,7 +26,7 @@ pub(crate) struct Swarm {
     pub odds: [u32; KINDS],
 }
 
-/// The methods that restart a tree of this scheme.
+/// Returns the methods that restart a tree of this scheme.
 pub(crate) fn legal(scheme: Scheme) -> Vec<&'static Method> {
     let of_tree = |method: &&Method| matches!(method.player, Player::Tree(_));
     let legal = METHODS.iter().filter(of_tree);
@@ -40,7 +40,7 @@ pub(crate) fn draw_scheme(rng: &mut Rng) -> Scheme {
     pick(rng, &schemes)
 }
 
-/// Draws when notes are cut: often.
+/// Draws the limits at which notes are cut, which are low.
 pub(crate) fn draw_limits(rng: &mut Rng) -> Limits {
     Limits {
         notes: pick(rng, &[1, 4, 16, 64]),
@@ -66,7 +66,7 @@ fn draw_options(rng: &mut Rng) -> KeyedOptions {
     }
 }
 
-/// Odds of the kinds of step, as weights.
+/// Draws the odds of the kinds of step, as weights.
 fn draw_odds(rng: &mut Rng) -> [u32; KINDS] {
     [
         shift(rng, 10),
@@ -87,7 +87,7 @@ fn draw_odds(rng: &mut Rng) -> [u32; KINDS] {
 }
 
 impl Swarm {
-    /// The character that a seed gives.
+    /// Draws the character of a seed.
     pub fn draw(rng: &mut Rng, streams: Option<u8>, profile: Option<CrashProfile>) -> Swarm {
         let streams = streams.unwrap_or_else(|| draw_streams(rng));
         let long = rng.u8(0..24) == 0;
@@ -114,7 +114,7 @@ impl Swarm {
             swarm.options.mirror = Some(TailOptions {
                 tail_bytes_max: 64 << 10,
             });
-            // Rot is met without the memory, which may be needed.
+            // Rot is restarted without the memory, which may be needed.
             swarm.course.rot = false;
         }
         swarm

@@ -22,19 +22,20 @@ use super::swarm::Swarm;
 
 interleaved!(Keyed);
 
-/// Everything a run consists of.
+/// All parts of a run.
 pub(crate) struct World {
-    /// The data disk first, then those of the streams.
+    /// The machine. Its disks are the data disk, then those of the streams.
     pub machine: Machine<Keyed>,
     pub swarm: Swarm,
     pub keys: KeyClients,
     /// The life in which clients worked last.
     pub life: ClientsLife,
-    /// What holds the log of this life beside the disks, and what held that of the last one until its restart has been compared.
+    /// The memory that holds the log of this life beside the disks. Until a restart has been compared, it is that of
+    /// the last life.
     pub memory: Option<Memory>,
-    /// The memory of a life that has just begun, and blocks that its takeover has written.
+    /// The memory of a life that has just begun, and the number of blocks that its takeover has written.
     pub next: RefCell<(Option<Memory>, u64)>,
-    /// A crash took the memory along.
+    /// True if a crash destroyed the memory.
     pub may_lose: bool,
 }
 
@@ -53,7 +54,7 @@ impl DerefMut for World {
 }
 
 impl World {
-    /// A machine with empty disks.
+    /// Returns a machine with empty disks.
     pub fn new(seed: u64, rng: Rng, swarm: Swarm) -> World {
         let logs = swarm.course.log_disks(swarm.logs_apart);
         World {
@@ -67,10 +68,10 @@ impl World {
         }
     }
 
-    /// Writes to the log on these disks what the memory holds, as a takeover does. Returns how many blocks.
+    /// Writes the memory's blocks to the log on these disks, as a takeover does. Returns their number.
     ///
     /// # Errors
-    /// The disks'.
+    /// Errors of the disks.
     pub fn prepare(&self, disks: &[Arc<SimDisk>]) -> Result<u64, Error> {
         match &self.memory {
             Some(memory) => memory.drain(&self.env(disks).disks),
@@ -78,10 +79,11 @@ impl World {
         }
     }
 
-    /// Opens the database on disks that have what the memory held; without what it held, if it is lost and must be given up.
+    /// Opens the database on disks that have the memory's blocks. Opens it without those blocks if they are lost and
+    /// must be given up.
     ///
     /// # Errors
-    /// As [`Keyed::open`].
+    /// Errors of [`Keyed::open`].
     pub fn open_prepared(
         &self,
         disks: &[Arc<SimDisk>],
@@ -100,7 +102,7 @@ impl World {
         }
     }
 
-    /// The restart is compared: the memory of the last life is not needed any more.
+    /// Ends the comparison of a restart: the memory of the last life is no longer needed.
     pub fn take_memory(&mut self) {
         let (next, drained) = self.next.take();
         self.memory = next;
@@ -111,7 +113,7 @@ impl World {
         self.may_lose = false;
     }
 
-    /// Seals what can be sealed, and has the memory count for some of it.
+    /// Seals a part of a stream, and lets the memory count for some of it.
     pub fn step_of_memory(&mut self) -> Check {
         let (Some(memory), false) = (self.memory.clone(), self.machine.stopped) else {
             return Ok(());
@@ -134,7 +136,7 @@ impl World {
         Ok(())
     }
 
-    /// A crash takes the memory along, or not. What was acknowledged there is lost with it.
+    /// Destroys the memory in some crashes. Everything that was acknowledged there is lost with it.
     pub fn crash_memory(&mut self) {
         let (Some(_), Some(keyed)) = (&self.memory, &self.machine.engine) else {
             return;
@@ -147,7 +149,7 @@ impl World {
         }
     }
 
-    /// What a database on the given disks sees of the outside.
+    /// Returns the environment of a database on the given disks.
     pub fn env(&self, disks: &[Arc<SimDisk>]) -> StealEnv {
         let disk = |at: usize| disks[at].life() as Arc<dyn Disk>;
         keep_locked(disks);
@@ -165,7 +167,7 @@ impl World {
         }
     }
 
-    /// The database; steps are taken only while it is open.
+    /// Returns the database. Steps are taken only while it is open.
     pub fn keyed(&self) -> &Keyed {
         self.engine()
     }

@@ -20,11 +20,12 @@ use crate::exit::Damaged;
 use crate::output;
 use crate::verb::repair::{must_be_empty, new_uuid};
 
-/// Restore for trial, and say whether it is right.
+/// Restore for trial, and report whether the result is right.
 ///
-/// Makes the database anew in a directory that is removed afterwards, with one thread at the lowest priority, holds its
-/// digests against those of the image that was proven last and of the records behind it, and leaves a report in the archive, which
-/// `archive status` and `INFO archive` show. The database may be running. Exit code 3 if the restore fails or does not agree.
+/// Makes the database anew in a directory that is removed afterwards, with one thread at the lowest priority. Compares
+/// its digests with those of the image that was proven last and of the records behind it. Leaves a report in the
+/// archive, which `archive status` and `INFO archive` show. The database may be running. Exit code 3 if the restore
+/// fails or does not agree.
 #[derive(Debug, Parser)]
 #[command(
     after_help = "Example:\n  perdura archive drill --archive /backup/perdura --to /scratch/drill"
@@ -32,8 +33,8 @@ use crate::verb::repair::{must_be_empty, new_uuid};
 pub struct Drill {
     #[command(flatten)]
     which: Which,
-    /// Where to restore to, with room for the whole database; it must be empty or not be there, and is removed afterwards
-    /// [default: a directory among those for temporary files].
+    /// The directory to restore to, with room for the whole database. It must be empty or missing, and is removed
+    /// afterwards [default: a directory among those for temporary files].
     #[arg(long, value_name = "TMP")]
     to: Option<PathBuf>,
     /// The commit epoch whose state to restore [default: the last one that the archive holds].
@@ -55,7 +56,7 @@ struct Told {
     fails: Option<String>,
 }
 
-/// A directory that is removed with all that is in it.
+/// A directory that is removed with its whole content.
 struct Scratch<'a>(&'a Path);
 
 impl Drop for Scratch<'_> {
@@ -65,7 +66,7 @@ impl Drop for Scratch<'_> {
 }
 
 pub fn run(args: &Drill) -> Result<()> {
-    // A drill takes what others leave. It is no reason not to begin if that is refused.
+    // A drill only uses idle resources. If the system refuses this, the drill begins nevertheless.
     let _or_as_anything_else = rustix::process::nice(19);
     let from = || args.which.archive.display().to_string();
     let store = args.which.open()?;
@@ -100,7 +101,7 @@ pub fn run(args: &Drill) -> Result<()> {
     }
 }
 
-/// Restores by a plan onto a disk, and holds what was restored against the archive.
+/// Restores by a plan onto a disk, and compares the result with the archive.
 fn restore_and_judge(
     store: &Store,
     plan: &RestorePlan,
@@ -119,7 +120,7 @@ fn restore_and_judge(
     Ok((report, judged))
 }
 
-/// Returns the report of a drill of which nothing good is known.
+/// Returns the report of a drill before its result is known to be good.
 fn report_of(store: &Store, plan: &RestorePlan, wall_us: u64, took: Duration) -> Report {
     let backup = plan.backup();
     Report {
@@ -139,9 +140,9 @@ fn report_of(store: &Store, plan: &RestorePlan, wall_us: u64, took: Duration) ->
     }
 }
 
-/// Notes what a drill came to in its report, and in what is printed.
+/// Notes the result of a drill in its report, and in the output.
 ///
-/// Fails if a disk does: that says nothing of the archive.
+/// Fails if a disk fails, which is no fault of the archive.
 fn note(
     judged: Result<(RestoreReport, Judgement), Error>,
     report: &mut Report,
@@ -159,7 +160,7 @@ fn note(
             told.compared = judged.compared;
             told.fails = judged.fails;
         }
-        // A disk that is full, for instance, says nothing of the archive.
+        // A full disk, for instance, is no fault of the archive.
         Err(error @ Error::Io { .. }) if !error.is_not_found() => return Err(error),
         Err(error) => {
             report.text = error.to_string();

@@ -9,10 +9,10 @@ use crate::output;
 use crate::transfer::address::Address;
 use crate::transfer::client::{Connection, Reply};
 
-/// How often the server is asked how far it is.
+/// The interval at which the server is asked for its progress.
 const ASK_EVERY: Duration = Duration::from_millis(200);
 
-/// What `BACKUP STATUS` says, as far as it is shown.
+/// The shown part of the reply to `BACKUP STATUS`.
 #[derive(Debug, Deserialize, serde::Serialize)]
 struct State {
     running: bool,
@@ -25,7 +25,7 @@ struct State {
     error: Option<String>,
 }
 
-/// A backup, as `BACKUP LIST` says.
+/// A backup in the reply to `BACKUP LIST`.
 #[derive(Debug, Deserialize, serde::Serialize)]
 struct Listed {
     name: String,
@@ -44,7 +44,7 @@ fn ask<T: for<'a> Deserialize<'a>>(server: &mut Connection, word: &[u8]) -> Resu
     }
 }
 
-/// Has a backup made, and waits for it.
+/// Makes the server take a backup, and waits for it.
 pub fn create(address: &Address, json: bool) -> Result<()> {
     let address = address.clone().or_password_of_environment();
     let mut server = Connection::open(&address)?;
@@ -83,7 +83,7 @@ pub fn create(address: &Address, json: bool) -> Result<()> {
     ))
 }
 
-/// Lists what the archive of a server has.
+/// Lists the backups in the archive of a server.
 pub fn list(address: &Address, json: bool) -> Result<()> {
     let address = address.clone().or_password_of_environment();
     let mut server = Connection::open(&address)?;

@@ -1,4 +1,5 @@
-//! What all benches that drive transactions have in common: how many, how fast, on what disks, and how the run is reported.
+//! The common part of all benches that drive transactions: their number, their rate, their disks, and the report of the
+//! run.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -15,7 +16,7 @@ use crate::verb::database::DatabaseArgs;
 
 /// The part of a run by time that is not measured.
 const WARM_UP: Duration = Duration::from_millis(500);
-/// How long a run takes that says neither a time nor a number.
+/// The length of a run that has neither a time nor a number.
 const SECONDS: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Args)]
@@ -26,26 +27,26 @@ pub struct DriveArgs {
     /// Clients, each of which begins a transaction when its last one is durable [default: 1000 for each worker].
     #[arg(long, value_name = "C", conflicts_with = "rate")]
     clients: Option<usize>,
-    /// Open loop: so many transactions a second arrive, and latencies count from their arrival.
+    /// Open loop: this number of transactions arrives each second, and latencies count from their arrival.
     #[arg(long, value_name = "R")]
     rate: Option<f64>,
-    /// Stop after so many transactions, those that abort included.
+    /// Stop after this number of transactions, including those that abort.
     #[arg(long, value_name = "N", conflicts_with = "seconds")]
     txns: Option<u64>,
-    /// Stop after so long, behind half a second that is not measured [default: 5s].
+    /// Stop after this time, behind half a second that is not measured [default: 5s].
     #[arg(long, value_name = "S", value_parser = units::duration)]
     seconds: Option<Duration>,
-    /// Seed of the data and of what is asked for.
+    /// Seed of the data and of the requests.
     #[arg(long, value_name = "S", default_value_t = 1)]
     pub seed: u64,
-    /// A directory for the database; without it everything is in memory. What an earlier run left there is used
-    /// again.
+    /// A directory for the database. Without it everything is in memory. A database that an earlier run left there is
+    /// used again.
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// In memory: slow the log's disks to so many 10^6 bytes a second.
+    /// In memory: limit the log's disks to this number of 10^6 bytes a second.
     #[arg(long, value_name = "M", default_value_t = 0, conflicts_with = "data")]
     disk_mbps: u64,
-    /// In memory: make each read and sync of the log's disks wait so many microseconds.
+    /// In memory: make each read and sync of the log's disks wait this number of microseconds.
     #[arg(long, value_name = "L", default_value_t = 0, conflicts_with = "data")]
     disk_latency_us: u64,
     /// Back the database up into the archive before the run, so that `perdura restore` can make it anew.
@@ -54,7 +55,7 @@ pub struct DriveArgs {
     /// End like a power cut, right after the last transaction is durable.
     #[arg(long, requires = "data")]
     pub crash: bool,
-    /// Print the logical digest of what is there at the end.
+    /// Print the logical digest of the data at the end.
     #[arg(long)]
     pub digest: bool,
     /// Print one JSON object.
@@ -65,17 +66,17 @@ pub struct DriveArgs {
 }
 
 impl DriveArgs {
-    /// Whether a run was asked for, by time or by number.
+    /// Returns whether a run was asked for, by time or by number.
     pub fn asks_for_a_run(&self) -> bool {
         self.txns.is_some() || self.seconds.is_some()
     }
 
-    /// Whether the run has a fixed number of transactions.
+    /// Returns whether the run has a fixed number of transactions.
     pub fn is_counted(&self) -> bool {
         self.txns.is_some()
     }
 
-    /// The engine's settings; a new database has so many partitions unless another number is given.
+    /// Returns the engine's settings. A new database has `partitions` partitions unless the setting is given.
     pub fn options(&self, partitions: Option<u16>) -> Result<Options> {
         let data = self.data.clone().unwrap_or_default();
         match partitions {
@@ -84,7 +85,7 @@ impl DriveArgs {
         }
     }
 
-    /// Where the database is.
+    /// Returns the place of the database.
     pub fn site(&self, options: Options, scheme: LogScheme) -> Site {
         Site {
             disk: self.disk(),
@@ -93,12 +94,12 @@ impl DriveArgs {
         }
     }
 
-    /// The directory of the database; memory if there is none.
+    /// Returns the directory of the database. `None`: it is in memory.
     pub fn data(&self) -> Option<&Path> {
         self.data.as_deref()
     }
 
-    /// How fast disks in memory are.
+    /// Returns the speed of disks in memory.
     pub fn disk(&self) -> ModelledDisk {
         ModelledDisk {
             mbps: self.disk_mbps,
@@ -106,12 +107,12 @@ impl DriveArgs {
         }
     }
 
-    /// The first setting that was given and is none of these.
+    /// Returns the first given setting that is not among `known`.
     pub fn given_beside(&self, known: &[&str]) -> Option<&'static str> {
         self.database.0.names().find(|name| !known.contains(name))
     }
 
-    /// Prints what a run found. With `--crash` the process ends here.
+    /// Prints the results of a run. With `--crash` the process ends here.
     pub fn end(&self, report: &RunReport) -> Result<()> {
         if self.json {
             output::json(report)?;
@@ -122,7 +123,7 @@ impl DriveArgs {
         Ok(())
     }
 
-    /// How it is driven.
+    /// Returns the options of the driver.
     pub fn drive(&self) -> Result<DriveOptions> {
         if self.workers == 0 || self.txns == Some(0) || self.seconds.is_some_and(|s| s.is_zero()) {
             bail!(Usage("--workers, --txns and --seconds are above 0".into()));
@@ -152,14 +153,14 @@ impl DriveArgs {
     }
 }
 
-/// Ends the process like a power cut if that `is_asked`: nothing is closed.
+/// Ends the process like a power cut if that `is_asked`. Nothing is closed.
 pub fn cut_power(is_asked: bool) {
     if is_asked {
         std::process::exit(0);
     }
 }
 
-/// A report for people.
+/// Returns a report for people.
 pub fn text(report: &RunReport) -> String {
     let mut text = format!(
         "scheme    {}, {} stream(s), {} partitions, {} worker(s)\n",

@@ -24,17 +24,19 @@ use crate::output;
 use crate::setting_args::NodeClientArgs;
 use crate::verb::logd::key;
 
-/// The shortest block, bytes: what the log writes at least.
+/// The shortest block that the log writes, bytes.
 const BLOCK_BYTES_MIN: usize = 4096;
 
 /// Append blocks to nodes of the mirrored log, beside durable writes of the same blocks.
 ///
-/// One client appends one block at a time, to the first node and to both, and makes it durable on the data directory's
-/// disk. A fourth row is no durable mode: the first node alone acknowledges, the copy to disk follows, and the node's end loses what
-/// that lacks. These take turns. Then records are encoded with and without a log buffer into a ring that the node shares, if it is
-/// on this machine. What the client makes on the nodes and on the disk is removed at the end.
+/// One client appends one block at a time: to the first node, to both nodes, and durably on the data directory's disk.
+/// A fourth row is no durable mode: the first node alone acknowledges, the copy to disk follows, and the node's end
+/// loses whatever the disk lacks. These take turns. Then records are encoded with and without a log buffer into a ring
+/// that the node shares, if it is on this machine. The data of the client on the nodes and on the disk is removed at
+/// the end.
 ///
-/// With --commits: commits of a database whose log the two nodes mirror, and of one that waits for its disk, in turns.
+/// With --commits: compares commits of a database whose log the two nodes mirror with those of one that waits for its
+/// disk, in turns.
 #[derive(Debug, Parser)]
 #[command(
     args_override_self = true,
@@ -52,7 +54,7 @@ pub struct MirrorArgs {
     /// Bytes of a block, from the first to the last, doubled: 4KiB to 4MiB.
     #[arg(long, value_name = "FROM..TO", default_value = "4KiB..64KiB", value_parser = sizes)]
     bytes: Sizes,
-    /// How long to measure, shared by the sizes.
+    /// The time to measure, shared by the sizes.
     #[arg(long, value_name = "S", default_value = "5", value_parser = units::duration)]
     seconds: Duration,
     /// A directory on the disk to compare with.
@@ -64,10 +66,10 @@ pub struct MirrorArgs {
     /// Measure commits of databases, which are left in the data directory.
     #[arg(long, conflicts_with_all = ["spin", "tls"])]
     commits: bool,
-    /// Bytes of a value; else it fills its block.
+    /// Bytes of a value. Without it, the value fills its block.
     #[arg(long, value_name = "N", requires = "commits")]
     value_bytes: Option<usize>,
-    /// Threads that commit.
+    /// Number of threads that commit.
     #[arg(
         long,
         value_name = "N,M",
@@ -76,7 +78,7 @@ pub struct MirrorArgs {
         requires = "commits"
     )]
     threads: Vec<usize>,
-    /// Processes of nodes, whose processor time counts.
+    /// Process ids of nodes, whose processor time counts.
     #[arg(
         long,
         value_name = "PID,PID",
@@ -87,7 +89,7 @@ pub struct MirrorArgs {
     /// A file with the nodes' key.
     #[arg(long, value_name = "FILE")]
     key_file: Option<PathBuf>,
-    /// Speak TLS to the nodes; `tls-ca-cert-file` names the authorities that their certificates come from.
+    /// Speak TLS to the nodes. `tls-ca-cert-file` names the authorities that issue their certificates.
     #[arg(long)]
     tls: bool,
     #[command(flatten)]
@@ -134,7 +136,7 @@ pub fn run(args: &MirrorArgs) -> Result<()> {
             Some(config.map_err(|why| Usage(format!("TLS: {why}")))?)
         }
     };
-    // Rings of a database that nobody has.
+    // Rings of a database that does not exist.
     let mut uuid = Uuid([0; 16]);
     uuid.0.copy_from_slice(&draw_nonce()?[..16]);
     let sizes = &args.bytes.0;
@@ -160,7 +162,7 @@ pub fn run(args: &MirrorArgs) -> Result<()> {
     output::text(&text(&report))
 }
 
-/// `--commits`
+/// Runs the measurement of `--commits`.
 fn commits(args: &MirrorArgs) -> Result<()> {
     ensure!(
         args.nodes.len() == 2
@@ -169,7 +171,7 @@ fn commits(args: &MirrorArgs) -> Result<()> {
         Usage("--commits takes two nodes, and --threads 1 to 1024".into())
     );
     let alone = Options::new(args.data.join("disk"));
-    // Nodes of a measurement may well be on one machine.
+    // Nodes of a measurement may be on one machine.
     let node_settings = NodeSettings {
         groups: vec![args.nodes.join(",")],
         view: Some(args.data.join("view")),
@@ -223,7 +225,7 @@ fn commits(args: &MirrorArgs) -> Result<()> {
     output::text(&text)
 }
 
-/// A report for people.
+/// Returns a report for people.
 fn text(report: &ShipReport) -> String {
     let mut text = String::new();
     for node in &report.nodes {

@@ -14,10 +14,11 @@ use crate::offline::restore_threads;
 use crate::output;
 use crate::verb::archive::open;
 
-/// Restore an archive again and again, beside copies of its backup, on modelled disks.
+/// Restore an archive repeatedly, beside copies of its backup, on modelled disks.
 ///
-/// The archive's disk and the new database's are modelled over the directories, which should be in memory. The copier reads the
-/// backup's file and writes it with as many threads and a sync at the end. What is made is removed. Medians of the rounds.
+/// The disks of the archive and of the new database are modelled over the directories, which should be in memory. The
+/// copier reads the backup's file and writes it with the same number of threads and a sync at the end. All results are
+/// removed. The report has the medians of the rounds.
 #[derive(Debug, Parser)]
 #[command(after_help = "Example:\n  \
     perdura bench update --data d --archive /dev/shm/a --backup --txns 3000000\n  \
@@ -29,22 +30,22 @@ pub struct RestoreArgs {
     /// The database, if the directory has the archives of several.
     #[arg(long, value_name = "UUID")]
     uuid: Option<String>,
-    /// A directory for what is made.
+    /// A directory for the results.
     #[arg(long, value_name = "DIR", default_value = "/dev/shm")]
     work: PathBuf,
     /// The commit epoch to restore [default: the last one that the archive holds].
     #[arg(long, value_name = "EPOCH")]
     at: Option<u64>,
-    /// 10^6 bytes a second of the archive's disk; 0 is no limit.
+    /// Speed of the archive's disk in 10^6 bytes a second. 0 is no limit.
     #[arg(long, value_name = "M", default_value_t = 1200)]
     source_mbps: u64,
-    /// 10^6 bytes a second of the new database's disk; 0 is no limit.
+    /// Speed of the new database's disk in 10^6 bytes a second. 0 is no limit.
     #[arg(long, value_name = "M", default_value_t = 400)]
     target_mbps: u64,
     /// Threads of copies and restores [default: four for each core].
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
     threads: usize,
-    /// Rounds.
+    /// Number of rounds.
     #[arg(long, value_name = "N", default_value_t = 5)]
     rounds: usize,
     /// Print one JSON object.

@@ -17,7 +17,7 @@ use crate::exit::Usage;
 use crate::output;
 use perdura_server::settings::units;
 
-/// How the log says what changed.
+/// The form of the log's records of changes.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum SchemeArg {
     /// Differences, restarted in one pass.
@@ -28,7 +28,7 @@ enum SchemeArg {
     Pl2p,
 }
 
-/// What a record covers.
+/// The part of a slot that a record covers.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum RecordsArg {
     /// The whole slot.
@@ -39,11 +39,10 @@ enum RecordsArg {
 
 /// Messages inserted and removed by interleaved transactions, under the schemes of the paper.
 ///
-/// Half of the transactions insert two messages, half remove two; several are open at once and
-/// change pages before they commit. This is the setting of the literature, beside the product, so
-/// that its schemes can be compared. Without --data everything is in memory. With --crash the run
-/// takes the same steps for the same seed whatever the scheme, and ends like a power cut with
-/// transactions open; `perdura restart` goes on from there.
+/// Half of the transactions insert two messages, half remove two. Several are open at once and change pages before they
+/// commit. This is the setting of the literature, beside the product, so that its schemes can be compared. Without
+/// --data everything is in memory. With --crash the run takes the same steps for the same seed under every scheme, and
+/// ends like a power cut with transactions open. `perdura restart` continues from there.
 #[derive(Debug, Parser)]
 #[command(after_help = "Examples:\n  \
     perdura bench sms --scheme dl1p --streams 4 --disk-mbps 29 --seconds 3\n  \
@@ -63,10 +62,10 @@ pub struct SmsArgs {
         value_parser = clap::value_parser!(u8).range(1..=16)
     )]
     streams: u8,
-    /// Stop after so many transactions, those that abort included.
+    /// Stop after this number of transactions, including those that abort.
     #[arg(long, value_name = "N", conflicts_with = "seconds")]
     txns: Option<u64>,
-    /// Stop after so long, behind half a second that only fills the queues [default: 5s].
+    /// Stop after this time, behind half a second that only fills the queues [default: 5s].
     #[arg(long, value_name = "S", value_parser = units::duration)]
     seconds: Option<Duration>,
     /// The share of transactions that abort, 0 to 1.
@@ -75,16 +74,16 @@ pub struct SmsArgs {
     /// Bytes of a message with its id and address, 64 to 2048.
     #[arg(long, value_name = "B", default_value_t = 256)]
     slot_bytes: usize,
-    /// Messages at the begin.
+    /// Number of messages at the beginning.
     #[arg(long, value_name = "R", default_value_t = 1_000_000)]
     rows: u64,
     /// Seed of the history.
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
-    /// What a record covers.
+    /// The part of a slot that a record covers.
     #[arg(long, value_enum, default_value = "full")]
     records: RecordsArg,
-    /// Transactions open at once.
+    /// Number of transactions open at once.
     #[arg(long, value_name = "T", default_value_t = 8)]
     open: usize,
     /// Virtual partitions, a power of two up to 256.
@@ -99,16 +98,16 @@ pub struct SmsArgs {
     /// Directory of the images' pages, once for each disk they are spread over.
     #[arg(long, value_name = "DIR", requires = "data")]
     image_dir: Vec<PathBuf>,
-    /// Slow each log and image disk to so many 10^6 bytes a second.
+    /// Limit each log and image disk to this number of 10^6 bytes a second.
     #[arg(long, value_name = "M", default_value_t = 0)]
     disk_mbps: u64,
-    /// Make each read and sync of those disks wait so many microseconds.
+    /// Make each read and sync of those disks wait this number of microseconds.
     #[arg(long, value_name = "L", default_value_t = 0)]
     disk_latency_us: u64,
-    /// Begin a checkpoint at each of these shares of the run, 0 to 1; needs --txns.
+    /// Begin a checkpoint at each of these shares of the run, 0 to 1. Needs --txns.
     #[arg(long, value_name = "F", value_delimiter = ',', requires = "txns")]
     checkpoint: Vec<f64>,
-    /// End like a power cut, with transactions open; needs --txns.
+    /// End like a power cut, with transactions open. Needs --txns.
     #[arg(long, requires = "txns")]
     crash: bool,
     /// Print one JSON object.

@@ -15,8 +15,8 @@ use crate::output;
 
 /// Orders and payments: nine tables and five transactions.
 ///
-/// The database is populated if it is empty. Warehouses are numbered from 1; a warehouse is in the
-/// partition of its number modulo their number, and belongs to one of the workers.
+/// The database is populated if it is empty. Warehouses are numbered from 1. A warehouse is in the partition of its
+/// number modulo the number of partitions, and belongs to one of the workers.
 #[derive(Debug, Parser)]
 #[command(after_help = "Examples:\n  \
     perdura bench tpcc --scheme none --seconds 5\n  \
@@ -24,25 +24,25 @@ use crate::output;
     perdura bench tpcc --data d --txns 100000 --crash --digest\n  \
     perdura bench tpcc --data d --check")]
 pub struct TpccArgs {
-    /// Warehouses.
+    /// Number of warehouses.
     #[arg(long, value_name = "W", default_value_t = 1)]
     warehouses: u16,
-    /// Items; the specification says 100000.
+    /// Number of items. The specification says 100000.
     #[arg(long, value_name = "N", default_value_t = 100_000)]
     items: u32,
-    /// Customers of a district; the specification says 3000.
+    /// Customers of a district. The specification says 3000.
     #[arg(long, value_name = "N", default_value_t = 3_000)]
     customers: u32,
-    /// How many of a hundred order lines another warehouse supplies.
+    /// Number of order lines of a hundred that another warehouse supplies.
     #[arg(long, value_name = "X", default_value_t = 1.0)]
     multi_partition: f64,
-    /// How many of a hundred payments are for a customer of another warehouse.
+    /// Number of payments of a hundred that are for a customer of another warehouse.
     #[arg(long, value_name = "X", default_value_t = 15.0)]
     remote_payments: f64,
-    /// New-Order alone instead of the mix.
+    /// Run New-Order alone instead of the mix.
     #[arg(long)]
     new_order_only: bool,
-    /// Check the twelve consistency conditions at the end; with neither --txns nor --seconds check only.
+    /// Check the twelve consistency conditions at the end. With neither --txns nor --seconds, only check.
     #[arg(long)]
     check: bool,
     #[command(flatten)]
@@ -84,7 +84,7 @@ impl TpccArgs {
     }
 }
 
-/// What is printed as JSON.
+/// The JSON output.
 #[derive(Serialize)]
 struct Found<'a> {
     #[serde(flatten)]

@@ -1,4 +1,4 @@
-//! What `perdura bench tpcc` and `perdura bench voter` have in common.
+//! The common part of `perdura bench tpcc` and `perdura bench voter`.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use perdura_workloads::drive::{Beside, LogScheme, Site};
 use super::drive::DriveArgs;
 use crate::exit::Usage;
 
-/// What the log says of a transaction.
+/// The log's record of a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum SchemeArg {
     /// Nothing: for measuring.
@@ -26,18 +26,18 @@ enum SchemeArg {
     Command,
 }
 
-/// What the log says of a changed row.
+/// The log's record of a changed row.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum FormArg {
     /// The columns that changed.
     Columns,
     /// The whole row.
     Rows,
-    /// The whole row, and what it was before.
+    /// The whole row, before and after the change.
     Before,
 }
 
-/// What a checkpoint keeps.
+/// The form in which a checkpoint keeps changed data.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum SnapshotArg {
     /// Byte ranges of pages.
@@ -48,25 +48,25 @@ enum SnapshotArg {
 
 #[derive(Debug, Args)]
 pub struct TypedArgs {
-    /// What the log says of a transaction.
+    /// The log's record of a transaction.
     #[arg(long, value_enum, default_value = "command")]
     scheme: SchemeArg,
-    /// With --scheme value: what it says of a changed row.
+    /// With --scheme value: the log's record of a changed row.
     #[arg(long, value_enum, default_value = "columns")]
     value_form: FormArg,
-    /// What a checkpoint keeps of a page that changes while it is written: bytes of the page, or rows and three bits
-    /// for each, as paper 001 does.
+    /// The data that a checkpoint keeps of a page that changes while it is written: bytes of the page, or rows and
+    /// three bits for each, as in paper 001.
     #[arg(long, value_enum, default_value = "pages")]
     snapshot: SnapshotArg,
-    /// Take a checkpoint so often.
+    /// Take a checkpoint at this interval.
     #[arg(long, value_name = "S", value_parser = units::duration)]
     snapshot_every: Option<Duration>,
-    /// Afterwards, also drive it as an open loop at half of the throughput found, and print the latencies beside
-    /// those of a sync while the device is idle.
+    /// Afterwards, also drive it as an open loop at half of the measured throughput. Print the latencies beside those
+    /// of a sync while the device is idle.
     #[arg(long, conflicts_with = "txns")]
     half_load: bool,
-    /// Afterwards, also drive it as before under checkpoints that follow one another, and then once more without,
-    /// because the database grows meanwhile. Print the throughputs and the memory that checkpoints keep.
+    /// Afterwards, also drive it as before under successive checkpoints, and then once more without, because the
+    /// database has grown. Print the throughputs and the memory that checkpoints keep.
     #[arg(long, conflicts_with = "txns")]
     under_checkpoints: bool,
     #[command(flatten)]
@@ -74,7 +74,7 @@ pub struct TypedArgs {
 }
 
 impl TypedArgs {
-    /// What is run afterwards.
+    /// Returns the measurements that follow the run.
     pub fn beside(&self) -> Beside {
         Beside {
             half_load: self.half_load,
@@ -82,10 +82,10 @@ impl TypedArgs {
         }
     }
 
-    /// Where the database is and what its log says.
+    /// Returns the place of the database and the form of its log.
     ///
-    /// A new database has as many partitions as the workload can use: every partition has a copy of each
-    /// replicated row.
+    /// A new database has as many partitions as the workload can use, and every partition has a copy of each replicated
+    /// row.
     pub fn site(&self, homes: u16) -> Result<Site> {
         let form = match self.value_form {
             FormArg::Columns => ValueForm::Columns,

@@ -12,11 +12,12 @@ use perdura_workloads::update::keyed::KeyedBench;
 use super::drive::DriveArgs;
 use crate::exit::Usage;
 
-/// Rows whose values change: each transaction changes some bytes of one row.
+/// Change values of rows: each transaction changes some bytes of one row.
 ///
-/// The rows are those of the Redis database 0, put in if the database is empty. Their number and length stay, so that the log
-/// grows and the database does not: with --archive, the load of a log archive. Zipf's law makes some rows, anywhere in the
-/// table, change more often than others. With --scheme the rows are in a tree of pages on disk, and a transaction changes several.
+/// The rows are those of the Redis database 0. They are created if the database is empty. Their number and length stay
+/// the same, so that the log grows and the database does not. With --archive this is the load of a log archive. Zipf's
+/// law makes some rows, anywhere in the table, change more often than others. With --scheme the rows are in a tree of
+/// pages on disk, and a transaction changes several.
 #[derive(Debug, Parser)]
 #[command(after_help = "Examples:\n  \
     perdura bench update --seconds 5 --workers 2\n  \
@@ -24,7 +25,7 @@ use crate::exit::Usage;
     perdura bench update --data d --archive a --backup --rows 4000000 --txns 1000000\n  \
     perdura bench update --scheme logical --data d --rows 1000000 --pool-pages 2000 --checkpoint-every 20000 --txns 50000 --crash")]
 pub struct UpdateArgs {
-    /// Rows.
+    /// Number of rows.
     #[arg(long, value_name = "R", default_value_t = 1_000_000)]
     rows: u64,
     /// Bytes of a row with its head and key, 40 to 2048.
@@ -42,7 +43,7 @@ pub struct UpdateArgs {
     drive: DriveArgs,
 }
 
-/// How the log of a tree is written.
+/// The form of a tree's log.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum SchemeArg {
     /// By keys, with notes of the pages that became dirty: restarted by any of six methods.
@@ -51,10 +52,10 @@ enum SchemeArg {
     Physiological,
 }
 
-/// What only a database with a tree has.
+/// The options that only a database with a tree has.
 #[derive(Debug, Args)]
 struct TreeArgs {
-    /// Keep the rows in a tree of pages on disk, larger than memory if need be, under this logging scheme.
+    /// Keep the rows in a tree of pages on disk, which may be larger than memory, under this logging scheme.
     #[arg(long, value_enum)]
     scheme: Option<SchemeArg>,
     /// Pages of the tree in memory [default: 16384].
@@ -63,13 +64,13 @@ struct TreeArgs {
     /// Bytes of a page of a new tree: a power of two, 512 to 32768 [default: 8192].
     #[arg(long, value_name = "B", requires = "scheme")]
     page_bytes: Option<usize>,
-    /// How many of the pages in memory may be dirty before they are written, 1 to 90 [default: 25].
+    /// The percentage of the pages in memory that may be dirty before they are written, 1 to 90 [default: 25].
     #[arg(long, value_name = "P", requires = "scheme")]
     dirty_percent: Option<usize>,
-    /// Rows that a transaction changes [default: 10].
+    /// Number of rows that a transaction changes [default: 10].
     #[arg(long, value_name = "U", requires = "scheme")]
     updates_per_txn: Option<usize>,
-    /// Begin a checkpoint behind so many transactions [default: none].
+    /// Begin a checkpoint after each such number of transactions [default: none].
     #[arg(long, value_name = "N", requires = "scheme")]
     checkpoint_every: Option<u64>,
 }
@@ -98,7 +99,7 @@ pub fn run(args: &UpdateArgs) -> Result<()> {
     bench.site.close(ended.db)
 }
 
-/// The settings that a database with a tree has.
+/// The settings of a database with a tree.
 const OF_TREE: [&str; 3] = ["log-dir", "streams", "segment-size"];
 
 fn run_keyed(args: &UpdateArgs, rows: Rows, scheme: SchemeArg) -> Result<()> {

@@ -16,10 +16,10 @@ use crate::exit::Usage;
     perdura bench voter --scheme none --seconds 5\n  \
     perdura bench voter --scheme value --data d --rate 50000 --json")]
 pub struct VoterArgs {
-    /// Contestants, 1 to 12.
+    /// Number of contestants, 1 to 12.
     #[arg(long, value_name = "N", default_value_t = 6)]
     contestants: u8,
-    /// How many votes a phone number has.
+    /// Number of votes of a phone number.
     #[arg(long, value_name = "N", default_value_t = 2)]
     votes_per_phone: u8,
     #[command(flatten)]

@@ -14,7 +14,7 @@ use crate::output;
 use crate::verb::parent::ShownParent;
 use perdura_base::moment::moment;
 
-/// Show the anchor: where a restart begins.
+/// Show the anchor, where a restart begins.
 #[derive(Debug, Parser)]
 #[command(after_help = "Example:\n  perdura dump anchor --data perdura-data --json")]
 pub struct Args {
@@ -43,9 +43,9 @@ struct Shown {
     image_a: ShownImage,
     image_b: ShownImage,
     chain: Vec<ShownLink>,
-    /// Families of ordered frames that the log may hold.
+    /// The families of ordered frames that the log may hold.
     ordered: Vec<&'static str>,
-    /// How far an archive holds the log, as far as it is cut for that.
+    /// The end of the log in an archive, as of the last write of the anchor. The log behind it is kept.
     archived: Option<ShownArchived>,
     /// The database that this one was restored from.
     parent: Option<ShownParent>,
@@ -69,9 +69,9 @@ struct ShownSection {
 #[derive(Serialize)]
 struct ShownLoss {
     incarnation: u32,
-    /// The epoch that was kept.
+    /// The epoch up to which everything was kept.
     durable_epoch: u64,
-    /// The highest epoch that is known to have been acknowledged; 0 if none is known.
+    /// The highest epoch that is known to have been acknowledged. 0: none is known.
     acked_epoch: u64,
     accepted: String,
     #[serde(skip)]
@@ -93,7 +93,7 @@ impl ShownLoss {
 #[derive(Serialize)]
 struct ShownTree {
     page_bytes: usize,
-    /// What operations up to this number changed is in the pages.
+    /// The number up to which the changes of all operations are in the pages.
     redo_start: u64,
     checkpoint: u64,
 }
@@ -111,24 +111,24 @@ struct ShownArchived {
     ends: Vec<u64>,
 }
 
-/// What the anchor says of an image.
+/// The anchor's description of an image.
 #[derive(Serialize)]
 pub struct ShownImage {
     /// `empty`, `building` or `complete`.
     pub state: &'static str,
-    /// Whether its pages are of one instant.
+    /// True if its pages are of one instant.
     pub consistent: bool,
     /// Its checkpoint epoch.
     pub checkpoint: u64,
-    /// The lowest commit epoch that a restart from it reads; `null` if an older build made it.
+    /// The lowest commit epoch that a restart from it reads. `null`: an older build made it.
     pub begin_epoch: Option<u64>,
-    /// The commit epoch it rests on.
+    /// The commit epoch that it needs.
     pub end_epoch: u64,
-    /// When it ended.
+    /// The time at which it ended.
     pub ended: String,
-    /// Where its window begins in each stream.
+    /// The begin of its window in each stream.
     pub begin: Vec<u64>,
-    /// Where its window ends in each stream.
+    /// The end of its window in each stream.
     pub end: Vec<u64>,
 }
 
@@ -141,7 +141,7 @@ struct ShownLink {
 }
 
 impl ShownImage {
-    /// An image's status in words.
+    /// Returns an image's status in words.
     pub fn of(image: &ImageStatus) -> ShownImage {
         ShownImage {
             state: image.state().name(),

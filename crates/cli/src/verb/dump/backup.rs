@@ -15,20 +15,20 @@ use crate::output;
 pub struct Args {
     /// The backup's file.
     file: PathBuf,
-    /// Show each page, too.
+    /// Also show each page.
     #[arg(long)]
     pages: bool,
-    /// One JSON object.
+    /// Print one JSON object.
     #[arg(long)]
     json: bool,
 }
 
-/// What a backup holds.
+/// The content of a backup.
 #[derive(Debug, Serialize)]
 struct Shown {
     database: String,
     kind: &'static str,
-    /// Of a sweep, the checkpoint epoch.
+    /// The checkpoint epoch of a sweep. `None`: it is no sweep.
     checkpoint: Option<u64>,
     consistent: bool,
     begin: u64,

@@ -10,8 +10,8 @@ use super::anchor::ShownImage;
 use crate::offline::{Directories, Offline, hex};
 use crate::output;
 
-/// Show both checkpoint images: status, directory, proof; of a consistent one the number of the last transaction on
-/// typed tables that it has of each partition.
+/// Show both checkpoint images: status, directory, proof. For a consistent image, also show the number of each
+/// partition's last transaction on typed tables.
 #[derive(Debug, Parser)]
 #[command(after_help = "Examples:\n  \
     perdura dump checkpoint --data perdura-data\n  \
@@ -19,7 +19,7 @@ use crate::output;
 pub struct Args {
     #[command(flatten)]
     directories: Directories,
-    /// List every page, too.
+    /// Also list every page.
     #[arg(long)]
     entries: bool,
     /// Print one JSON object.
@@ -37,10 +37,10 @@ struct Shown {
     directory_bytes: Option<u64>,
     sidecar_bytes: Option<usize>,
     proof: Option<String>,
-    /// By partition: the number of its last transaction on typed tables that the image has.
+    /// By partition: the number of the last transaction on typed tables that the image has.
     #[serde(skip_serializing_if = "Option::is_none")]
     pseq: Option<Vec<u64>>,
-    /// Of a tree, if its newest checkpoint is this one: redo starts behind this number.
+    /// The number behind which a tree's redo starts. `None`: the tree's newest checkpoint is not this one.
     #[serde(skip_serializing_if = "Option::is_none")]
     redo_start: Option<u64>,
     problem: Option<String>,
@@ -51,7 +51,7 @@ struct Shown {
 #[derive(Serialize)]
 struct ShownEntry {
     page: u32,
-    /// Where it stands in the pages file of its disk, bytes.
+    /// Its offset in the pages file of its disk, bytes.
     offset: u64,
     epoch: u64,
     useq: u32,

@@ -17,8 +17,8 @@ use perdura_base::moment::moment;
 
 /// Show the log, block by block and frame by frame.
 ///
-/// Begins at the oldest image's checkpoint, or where --from says. Blocks beyond the cut are shown
-/// as void. With --json each block is one line.
+/// Begins at the oldest image's checkpoint, or at the position of --from. Blocks beyond the cut are shown as void. With
+/// --json each block is one line.
 #[derive(Debug, Parser)]
 #[command(after_help = "Examples:\n  \
     perdura dump log --data perdura-data | less\n  \
@@ -27,19 +27,19 @@ use perdura_base::moment::moment;
 pub struct Args {
     #[command(flatten)]
     directories: Directories,
-    /// Only this stream.
+    /// Show only this stream.
     #[arg(long, value_name = "N")]
     stream: Option<u8>,
     /// Begin with the block at this position.
     #[arg(long, value_name = "POS")]
     from: Option<u64>,
-    /// End after so many blocks of each stream.
+    /// End after this number of blocks of each stream.
     #[arg(long, value_name = "N")]
     limit: Option<usize>,
     /// Show blocks only, without their frames.
     #[arg(long)]
     blocks: bool,
-    /// Print one JSON object a line.
+    /// Print one JSON object on each line.
     #[arg(long)]
     json: bool,
 }
@@ -54,7 +54,7 @@ struct ShownBlock {
     written: String,
     body_bytes: u32,
     partitions: Vec<u16>,
-    /// Which passes of a restart need it.
+    /// The passes of a restart that need it.
     passes: Vec<u8>,
     void: bool,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -75,7 +75,7 @@ pub fn run(args: &Args) -> Result<()> {
         let from = args.from.map_or(begin[usize::from(stream.0)], Pos);
         scans.push(offline.scan(stream, from)?);
     }
-    // Where the log contradicts itself it is shown none the less; the error ends the verb.
+    // A log that contradicts itself is shown nevertheless. The error then ends the verb.
     let cut = offline.decide_cut(&scans);
     let mut out = BufWriter::new(output::Stdout);
     let mut unreadable = None;
@@ -127,7 +127,7 @@ fn show_blocks(scan: &StreamScan, limit: Option<usize>, cut: Option<&Cut>) -> Ve
 
 /// Adds the frames of these blocks, as far as they can be read.
 ///
-/// Fails if some cannot be, with the first error, once all are read.
+/// Returns the first error if some cannot be read, once all are read.
 fn add_frames(scan: &StreamScan, shown: &mut [ShownBlock]) -> perdura::Result<()> {
     let mut unreadable = None;
     for unit in scan.units(0) {

@@ -11,20 +11,20 @@ use serde::Serialize;
 
 use crate::output;
 
-/// More than the longest manifest.
+/// A number of bytes above that of the longest manifest.
 const MANIFEST_BYTES_MAX: usize = 1 << 30;
 
-/// Show a manifest of the log archive: which files are the archive, as of its number.
+/// Show a manifest of the log archive: the files that form the archive as of its number.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The manifest's file.
     file: PathBuf,
-    /// One JSON object.
+    /// Print one JSON object.
     #[arg(long)]
     json: bool,
 }
 
-/// What a manifest says.
+/// The content of a manifest.
 #[derive(Debug, Serialize)]
 struct Shown {
     number: u64,
@@ -35,10 +35,10 @@ struct Shown {
     predecessor: String,
     parent: Option<ShownParent>,
     whole: bool,
-    /// The epochs of the runs, the end exclusive.
+    /// The first epoch of the runs. `end` is the epoch behind the last one.
     begin: u64,
     end: u64,
-    /// Where they end in each stream of the log.
+    /// The position of their end in each stream of the log.
     positions: Vec<u64>,
     images: Vec<u64>,
     building: Option<u64>,
@@ -55,7 +55,7 @@ struct ShownAnchor {
     streams: u8,
     partitions: u16,
     durable: u64,
-    /// The ordered frames that the log may hold.
+    /// True if the log may hold ordered frames.
     has_ordered_frames: bool,
     older_lives: usize,
 }

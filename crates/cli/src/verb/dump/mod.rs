@@ -18,7 +18,7 @@ use perdura_device::{Access, Disk, File};
 
 use crate::read_disk::ReadDisk;
 
-/// Show what the files of a stopped database, or of an archive, hold. Changes nothing.
+/// Show the content of the files of a stopped database, or of an archive. Changes nothing.
 #[derive(Debug, Subcommand)]
 pub enum Object {
     Log(log::Args),
@@ -42,7 +42,7 @@ pub fn run(object: &Object) -> Result<()> {
     }
 }
 
-/// Opens a file to be read.
+/// Opens a file read-only.
 fn open_file(file: &Path) -> Result<Arc<dyn File>> {
     let name = file.file_name().and_then(|name| name.to_str());
     let name = name.with_context(|| format!("{} names no file", file.display()))?;

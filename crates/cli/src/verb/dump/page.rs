@@ -17,13 +17,13 @@ use crate::exit::Usage;
 use crate::offline::{Directories, Offline, hex};
 use crate::output::{self, bytes};
 
-/// Show one page of an image, or of the tree if the database has one: as it is on disk.
+/// Show one page of an image, or of the tree if the database has one, as it is on disk.
 #[derive(Debug, Parser)]
 #[command(after_help = "Examples:\n  \
     perdura dump page 128 --data perdura-data\n  \
     perdura dump page 128 --data perdura-data --image B --json")]
 pub struct Args {
-    /// The page's number; `perdura dump checkpoint --entries` lists them.
+    /// The page's number. `perdura dump checkpoint --entries` lists them.
     #[arg(value_name = "PAGE")]
     page: u32,
     #[command(flatten)]
@@ -74,7 +74,7 @@ struct ShownRow {
     expiry_ms: Option<u64>,
 }
 
-/// So much of a key or value is shown.
+/// The most bytes of a key or value that are shown.
 const SHOWN_BYTES: usize = 64;
 
 pub fn run(args: &Args) -> Result<()> {
@@ -112,7 +112,7 @@ fn show(args: &Args, offline: &Offline) -> Result<()> {
     ))
 }
 
-/// Reads a page of an image, and what the image's directory says of it.
+/// Reads a page of an image, and its entry in the image's directory.
 ///
 /// Fails if the image is not complete, or has no such page.
 fn look(offline: &Offline, slot: ImageSlot, id: PageId) -> Result<Shown> {
@@ -161,7 +161,7 @@ fn look(offline: &Offline, slot: ImageSlot, id: PageId) -> Result<Shown> {
     Ok(shown)
 }
 
-/// The image that is asked for, or the newest.
+/// Returns the image that is asked for, or the newest.
 fn slot_of(asked: Option<Slot>, offline: &Offline) -> Result<ImageSlot> {
     match asked {
         Some(Slot::A) => Ok(ImageSlot::A),

@@ -15,15 +15,15 @@ use crate::output;
 pub struct Args {
     /// The run's file.
     file: PathBuf,
-    /// Show each record, too.
+    /// Also show each record.
     #[arg(long)]
     records: bool,
-    /// One JSON object.
+    /// Print one JSON object.
     #[arg(long)]
     json: bool,
 }
 
-/// What a run holds.
+/// The content of a run.
 #[derive(Debug, Serialize)]
 struct Shown {
     database: String,
@@ -38,7 +38,7 @@ struct Shown {
     pages: u64,
     only_listed_moments: bool,
     moments: usize,
-    /// The wall clocks of the first listed moment and the last, microseconds since 1970.
+    /// The wall clocks of the first and the last listed moment, microseconds since 1970.
     wall_us: Option<(u64, u64)>,
     ends: Vec<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]

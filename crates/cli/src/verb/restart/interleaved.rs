@@ -1,4 +1,4 @@
-//! A restart for good of a database of interleaved transactions.
+//! A restart of a database of interleaved transactions that writes the result.
 
 use anyhow::{Context, Result};
 use perdura::RestartReport;
@@ -12,8 +12,8 @@ use super::to_write;
 use crate::in_memory::Pool;
 use crate::offline::{Directories, Offline, taken_slots, with_digest};
 
-/// Opens the database, and leaves it with a checkpoint. What its slots hold is written nowhere but
-/// in its pages, so it is restarted in memory first to see one.
+/// Opens the database, and closes it with a checkpoint. The class of its slots is only in its pages, so it is first
+/// restarted in memory to see a page.
 pub fn restart(
     directories: &Directories,
     offline: Offline,
@@ -39,7 +39,7 @@ pub fn restart(
     Ok(report)
 }
 
-/// The class of the first page that has slots; all have the same.
+/// Returns the class of the first page that has slots. All have the same class.
 fn class_of(heap: &Heap) -> Option<SlotClass> {
     (0..heap.geometry().partitions).find_map(|id| {
         let part = heap.lock(PartitionId(id));

@@ -1,7 +1,6 @@
-//! A third world, for tests alone: a store of a few hundred lines that shares nothing with the
-//! product or steal mode but the modelled disk. That the loop drives it, crashes it and finds its
-//! planted bugs shows that the loop asks nothing of an engine that [`Engine`](crate::machine::Engine)
-//! and [`Lives`] do not name.
+//! A third world, for tests alone: a store of a few hundred lines that shares only the modelled disk with the product
+//! and steal mode. The loop drives it, crashes it and finds its planted bugs. So the loop needs nothing of an engine
+//! that [`Engine`](crate::machine::Engine) and [`Lives`] do not name.
 
 mod store;
 
@@ -158,7 +157,7 @@ impl Lives for World {
         Ok(())
     }
 
-    /// The log alone holds every row: without its image the store restarts to the same ones.
+    /// Checks that the log alone holds every row: without its image the store restarts to the same rows.
     fn check_copies(&mut self, copies: Option<Vec<Arc<SimDisk>>>) -> Check {
         let Some(copies) = copies else { return Ok(()) };
         match copies[0].life().remove("image") {
@@ -195,7 +194,7 @@ impl Lives for World {
 
 const SEEDS: std::ops::Range<u64> = 0..400;
 
-/// The first violation among the seeds, and what the runs before it did.
+/// Returns the first violation among the seeds, and the counts of the runs before it.
 fn first_violation(bug: Option<Bug>) -> (Tally, Option<String>) {
     let mut sum = Tally::default();
     for seed in SEEDS {

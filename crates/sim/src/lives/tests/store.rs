@@ -1,8 +1,7 @@
 //! The toy's engine: rows in memory, one log file on the modelled disk, one image.
 //!
-//! The log is a sequence of 32-byte records. An epoch counts only if its end follows its records,
-//! and an end names the epoch that was durable when it was written: damage before it is told from a
-//! torn tail by that.
+//! The log is a sequence of 32-byte records. An epoch counts only if its end follows its records. An end names the
+//! epoch that was durable when it was written. That distinguishes damage before it from a torn tail.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -23,7 +22,7 @@ pub(super) type Rows = BTreeMap<u64, u64>;
 /// A mistake that the store may make.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Bug {
-    /// What is written counts as durable before it is synced.
+    /// Data counts as durable when it is written, before it is synced.
     AcknowledgedBeforeSync,
     /// A restart replays records whose epoch has no end.
     HalfEpochReplayed,
@@ -92,14 +91,14 @@ struct Sketch {
 
 struct Inner {
     rows: Rows,
-    /// The open epoch.
+    /// The number of the open epoch.
     epoch: u64,
     written: u64,
     durable: u64,
-    /// The durable epoch that the newest end names, and the one that a synced end does.
+    /// The durable epoch that the newest end names, and the one that a synced end names.
     named: u64,
     evidence: u64,
-    /// Records that are not written, those of the open epoch last.
+    /// The records that are not written yet. Those of the open epoch are the last.
     waiting: Vec<Record>,
     log_bytes: u64,
     failed: bool,
@@ -134,7 +133,7 @@ fn open_if_there(disk: &dyn Disk, path: &str) -> Result<Option<Arc<dyn File>>> {
     }
 }
 
-/// The image: its epoch, its rows, and a sum.
+/// Returns the image: its epoch and its rows, if its sum is right.
 fn load_image(disk: &dyn Disk) -> Result<(u64, Rows)> {
     let Some(file) = open_if_there(disk, "image")? else {
         return Ok((0, Rows::new()));
@@ -155,7 +154,7 @@ fn load_image(disk: &dyn Disk) -> Result<(u64, Rows)> {
 }
 
 impl Store {
-    /// Opens the store, or makes one.
+    /// Opens the store, or creates one.
     pub(super) fn open(disk: Arc<dyn Disk>, bug: Option<Bug>) -> Result<Store> {
         let (image_epoch, mut rows) = load_image(&*disk)?;
         let log = match open_if_there(&*disk, "log")? {
@@ -183,7 +182,7 @@ impl Store {
         for record in replayed.iter().filter(newer) {
             apply(&mut rows, *record);
         }
-        // What follows the last end must not come back when later epochs have the same numbers.
+        // Records behind the last end must not count when later epochs have the same numbers.
         let log_bytes = u64::try_from(kept * RECORD_BYTES).unwrap_or(u64::MAX);
         log.set_len(log_bytes)?;
         log.sync()?;
@@ -212,12 +211,12 @@ impl Store {
         Ok(store)
     }
 
-    /// All committed rows, durable or not.
+    /// Returns all committed rows, durable or not.
     pub(super) fn rows(&self) -> Rows {
         self.inner.borrow().rows.clone()
     }
 
-    /// Changes rows in one transaction; returns its epoch.
+    /// Changes rows in one transaction. Returns its epoch.
     pub(super) fn transact(&self, changes: &[(u64, u64)]) -> Result<u64> {
         let mut inner = self.inner.borrow_mut();
         if inner.failed {
@@ -232,7 +231,7 @@ impl Store {
         Ok(epoch)
     }
 
-    /// Writes every epoch that is closed; returns whether there was one.
+    /// Writes every epoch that is closed. Returns whether any was.
     fn write(&self) -> Result<bool> {
         let mut inner = self.inner.borrow_mut();
         let Some(last) = inner.waiting.iter().rposition(|record| record.key == END) else {

@@ -14,20 +14,20 @@ use perdura_wal::{BlockRef, Check as Bodies, scan_stream};
 use super::{Age, FOLDERS, Subject, Sweep, Swept, disk_of};
 use crate::report::Check;
 
-/// Where [`flips`] looks for blocks.
+/// The blocks that [`flips`] looks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Blocks {
-    /// Between begin and end of the only image, where the log is there from its beginning.
+    /// Blocks between begin and end of the only image, if the log is complete from its beginning.
     OfTheWindow,
-    /// Behind the older image, in a life that has ended; the newest image's directory is gone.
+    /// Blocks behind the older image, in a life that has ended. The newest image's directory is gone.
     OfAnEndedLife,
 }
 
-/// Flips a bit in each of these blocks of one database, one at a time. Every case must be refused,
-/// and what comes before the block be saved.
+/// Flips a bit in each of these blocks of one database, one at a time. Every case must be refused, and everything
+/// before the block must be saved.
 ///
 /// # Errors
-/// The small database could not be made, or has no such blocks.
+/// Fails if the small database cannot be made or has no such blocks.
 pub fn flips(seed: u64, streams: u8, age: Age, blocks: Blocks) -> Check<Swept> {
     let subject = Subject::new(seed, streams, age)?;
     let disk = disk_of(&subject.now, &FOLDERS)?;

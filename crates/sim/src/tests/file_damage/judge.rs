@@ -1,5 +1,5 @@
-//! The verdict on a damaged directory: `verify`, a dry run and an ordinary start agree, a database that
-//! starts is a durable prefix, and one that is refused can be salvaged.
+//! The verdict on a damaged directory. `verify`, a dry run and an ordinary start must agree. A database that starts
+//! must be a durable prefix, and one that is refused must be salvageable.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use super::subject::{Files, contents, disk_of};
 use super::{Sweep, kind};
 use crate::over_core::{OverCore, dry_run_options};
 
-/// How one of the three ways of looking at a directory ended.
+/// The result of one of the three checks of a directory.
 #[derive(PartialEq, Eq, Debug)]
 pub(super) enum Verdict {
     Starts,
@@ -38,9 +38,9 @@ fn verdict<T>(result: Result<Option<T>, Error>) -> Verdict {
     }
 }
 
-/// Why a case fails.
+/// The reason why a case fails.
 pub(super) enum Wrong {
-    /// Something that was acknowledged and vouched for is not there.
+    /// Something that was acknowledged and vouched for is missing.
     Lost(String),
     Other(String),
 }
@@ -52,7 +52,7 @@ impl From<String> for Wrong {
 }
 
 impl Sweep<'_> {
-    /// What becomes of a directory, if every way of looking at it agrees and nothing is lost.
+    /// Returns the fate of a directory, if all checks agree and nothing is lost.
     pub(super) fn judge(&self, files: &Files, folders: &[&str]) -> Result<Verdict, Wrong> {
         let disk: Arc<dyn Disk> = Arc::new(disk_of(files, folders)?);
         let world = &self.subject.world;
@@ -108,8 +108,8 @@ impl Sweep<'_> {
         Ok(dry)
     }
 
-    /// A database that is refused can be saved exactly, up to some epoch, as a new database, unless
-    /// [`may_refuse`](Self::may_refuse) says otherwise.
+    /// Salvages a database that is refused. It must be saved exactly, up to some epoch, as a new database, unless
+    /// [`may_refuse`](Self::may_refuse) allows otherwise.
     fn salvage(
         &self,
         options: &RestartOptions,
@@ -154,7 +154,7 @@ impl Sweep<'_> {
         if contents(disk)? != *files {
             return Err("salvage changed the damaged database".to_owned().into());
         }
-        // Of pages that are gone, and of an image without its log, the models say nothing.
+        // The models cannot predict lost pages, or an image without its log.
         if missing.pages.is_empty() && !missing.image_alone {
             let expected = self.subject.state_at(missing.intact_epoch);
             let same = world.compare(&core, &expected);
@@ -164,8 +164,8 @@ impl Sweep<'_> {
         Ok(())
     }
 
-    /// Salvage may fail if the anchor cannot be read; and if the log is not there from the
-    /// database's beginning and each image is incomplete, or without a readable header, directory or
+    /// Accepts a salvage that fails because the anchor cannot be read. It may also fail if the log is not complete from
+    /// the database's beginning and no image suffices: each is incomplete, or without a readable header, directory or
     /// page (docs/operations.md).
     fn may_refuse(&self, options: &RestartOptions, error: Error) -> Result<(), Wrong> {
         let Ok(Some(anchor)) = read_anchor(options.disks.data.as_ref()) else {
@@ -183,7 +183,7 @@ impl Sweep<'_> {
         }
     }
 
-    /// Nothing may be left of a database that is taken for none.
+    /// Checks that nothing is left of a database that is taken for none.
     fn absent(&self, files: &Files, dry: Verdict) -> Result<Verdict, Wrong> {
         let left: Vec<&String> = files
             .iter()
@@ -216,7 +216,7 @@ impl Sweep<'_> {
     }
 }
 
-/// Whether an image and all of its pages can be read.
+/// Returns whether an image and all of its pages can be read.
 fn is_readable(options: &RestartOptions, anchor: &Anchor, slot: ImageSlot) -> bool {
     let geometry = anchor.geometry;
     let file = ImageFile::open(options.disks.images[0].as_ref(), slot, &anchor.uuid);

@@ -15,24 +15,24 @@ use crate::world::World;
 /// Files by path.
 pub(super) type Files = BTreeMap<String, Arc<Vec<u8>>>;
 
-/// How old the database is.
+/// The age of the database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Age {
     /// It has never taken a checkpoint.
     Young,
-    /// One checkpoint, with transactions while it was taken, and a log that begins before it.
+    /// One checkpoint, with transactions during it, and a log that begins before it.
     Midway,
     /// Two lives, two checkpoints in each.
     Grown,
-    /// A third life with one checkpoint; the log of the first is not needed any more.
+    /// A third life with one checkpoint. The log of the first life is no longer needed.
     Old,
 }
 
-/// A small database as files, with what it was at earlier moments.
+/// A small database as files, with its contents at earlier moments.
 pub(super) struct Subject {
     pub(super) world: World,
     pub(super) now: Files,
-    /// Contents that each file had before, all different from the newest.
+    /// The earlier contents of each file, all different from the newest.
     pub(super) older: BTreeMap<String, Vec<Arc<Vec<u8>>>>,
     /// The epoch that a start must reach.
     pub(super) vouched: u64,
@@ -68,7 +68,7 @@ impl Subject {
                 subject.checkpoint_amid_work()?;
             }
             subject.work(20)?;
-            // At rest for a moment: everything is durable, and the log says so.
+            // At rest for a moment: everything is durable, and the log has the evidence for it.
             subject.world.flush_all()?;
             subject.world.flush_all()?;
             let vouched = subject.world.core().vouch();
@@ -106,14 +106,14 @@ impl Subject {
         Ok(())
     }
 
-    /// What the database held at a durable epoch.
+    /// Returns the rows of the database at a durable epoch.
     pub(super) fn state_at(&self, epoch: u64) -> State {
         let mut lives = self.models.iter().rev();
         let of_life = lives.find(|(floor, _)| *floor <= epoch);
         of_life.map_or_else(State::default, |(_, model)| model.state_at(epoch))
     }
 
-    /// A checkpoint between whose steps transactions run.
+    /// Takes a checkpoint between whose steps transactions run.
     fn checkpoint_amid_work(&mut self) -> Check {
         let before = self.world.tally.checkpoints;
         self.world.checkpoint_begin()?;
@@ -143,7 +143,7 @@ impl Subject {
     }
 }
 
-/// The files of a disk.
+/// Returns the files of a disk.
 pub(super) fn contents(disk: &dyn Disk) -> Check<Files> {
     let text = |error: Error| error.to_string();
     let mut files = Files::new();
@@ -164,7 +164,7 @@ pub(super) fn contents(disk: &dyn Disk) -> Check<Files> {
     Ok(files)
 }
 
-/// A disk with these files.
+/// Returns a disk with these files.
 pub(super) fn disk_of(files: &Files, folders: &[&str]) -> Check<MemDisk> {
     let disk = MemDisk::new();
     let text = |error: Error| error.to_string();

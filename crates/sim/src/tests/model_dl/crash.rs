@@ -9,7 +9,7 @@ use super::oracle::xor;
 use super::state::{IMAGES, Machine, Page, Pages, Record, Tid};
 use super::variant::Twist;
 
-/// What a restart made: the pages, and which of them the log changed.
+/// The result of a restart: the pages, and the set of those that the log changed.
 pub(super) struct Restarted {
     pub pages: Pages,
     pub touched: Vec<bool>,
@@ -22,15 +22,15 @@ impl Restarted {
     }
 }
 
-/// Where the log ends: each stream's cut, and the durable epoch it belongs to, if epochs count.
+/// The end of the log: each stream's cut, and the durable epoch it belongs to. `None`: epochs do not count.
 pub(super) struct Cut {
     pub ends: Vec<usize>,
     pub durable: Option<u64>,
 }
 
 impl Machine {
-    /// Power fails with an unsynced part of each stream on disk; the machine restarts and must be
-    /// as promised.
+    /// Crashes and restarts the machine. Power fails with an unsynced part of each stream on disk. The restarted
+    /// machine must keep its promises.
     pub fn crash(&mut self, rng: &mut Rng) -> Result<(), String> {
         let on_disk = |(synced, stream): (&usize, &Vec<Record>)| rng.usize(*synced..=stream.len());
         let ends: Vec<usize> = self.synced.iter().zip(&self.streams).map(on_disk).collect();
@@ -56,7 +56,7 @@ impl Machine {
         Ok(())
     }
 
-    /// The durable epoch, if epochs count.
+    /// Returns the durable epoch, if epochs count.
     fn floor(&self) -> Option<u64> {
         (!self.has(Twist::NoEpochs)).then_some(self.durable)
     }
@@ -80,7 +80,7 @@ impl Machine {
         }
     }
 
-    /// Whether a commit record within the cut counts.
+    /// Returns whether a commit record within the cut counts.
     fn counts(&self, epoch: u64, cut: &Cut) -> bool {
         self.has(Twist::BlockEpochDecides)
             || cut
@@ -131,8 +131,8 @@ impl Machine {
         Ok(())
     }
 
-    /// One pass by the rule: from each stream's begin-checkpoint to the cut, and before it the
-    /// records of those that did not make it.
+    /// Restarts in one pass by the rule: over the records from each stream's begin-checkpoint to the cut, and over
+    /// earlier records of transactions that failed.
     fn restart(&self, cut: &Cut) -> Restarted {
         let k = self.anchor.k;
         let target = cut.durable.unwrap_or(u64::MAX);
@@ -169,7 +169,7 @@ impl Machine {
         made
     }
 
-    /// What a stream says of its transactions, and where the first record of each loser is.
+    /// Returns the fates of a stream's transactions, and the position of the first record of each loser.
     fn read_fates(
         &self,
         log: &[Record],
@@ -181,7 +181,7 @@ impl Machine {
             match record {
                 Record::Commit { txn, epoch, first } => {
                     if self.counts(*epoch, cut) {
-                        // That it counts is decided; the rule must not ask for its epoch again.
+                        // It is decided that the commit counts. The rule must not check its epoch again.
                         fates.insert(*txn, Fate::Committed(0));
                     } else {
                         firsts.insert(*txn, first.unwrap_or(begin));

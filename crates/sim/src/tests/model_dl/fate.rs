@@ -1,16 +1,15 @@
-//! The fate of a transaction, and the rule that follows from it: the engine's own predicates.
+//! The fate of a transaction, and the rule that follows from it. Both use the engine's own predicates.
 
 use perdura_base::{CkptEpoch, Epoch};
 use perdura_recovery::rule::{self, Gate, ImageKind};
 
-/// What became of a transaction.
+/// The fate of a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fate {
     InFlight,
     Committed(u64),
     AbortedCompensated,
-    /// As an aborted transaction whose records and compensations are all taken out again, instead
-    /// of all kept.
+    /// The fate of an aborted transaction whose records and compensations are all removed again, not all kept.
     AbortedTakenOut,
     /// The newest checkpoint's number when it was rolled back.
     AbortedClean(u64),
@@ -21,7 +20,7 @@ pub(super) enum Fate {
 impl Fate {
     fn known(self) -> rule::Fate {
         match self {
-            // As if a crash to come took it: every image that there is has its changes.
+            // The same as if a future crash ended it: every existing image has its changes.
             Fate::InFlight | Fate::AbortedTakenOut => rule::Fate::Lost(CkptEpoch(u64::MAX)),
             Fate::Committed(epoch) => rule::Fate::Committed(Epoch(epoch)),
             Fate::AbortedCompensated => rule::Fate::AbortedCompensated,
@@ -31,12 +30,12 @@ impl Fate {
     }
 }
 
-/// Whether the changes of a transaction are, on balance, part of image `k`.
+/// Returns whether the changes of a transaction are, on balance, part of image `k`.
 pub(super) fn net_reflected(tag: u64, k: u64, fate: Fate) -> bool {
     rule::net_reflected(CkptEpoch(tag), ImageKind::Sweep(CkptEpoch(k)), fate.known())
 }
 
-/// Whether a record has to be applied to image `k` on the way to the target.
+/// Returns whether a record has to be applied to image `k` on the way to the target.
 pub(super) fn applies(tag: u64, k: u64, fate: Fate, target: u64) -> bool {
     let image = ImageKind::Sweep(CkptEpoch(k));
     let gate = rule::gate_fate(CkptEpoch(tag), image, fate.known(), Epoch(target));

@@ -6,7 +6,7 @@ use super::fate::Fate;
 use super::state::{Closing, IMAGES, Machine, Page};
 use super::variant::Twist;
 
-/// Pages at most.
+/// The most pages.
 const PAGES_MAX: usize = 6;
 
 /// Weights of the steps, in the order of [`Machine::step`].
@@ -83,7 +83,7 @@ impl Machine {
         self.notice_durable();
     }
 
-    /// An epoch is durable when every stream holds its part; then its commits are acknowledged.
+    /// Marks an epoch as durable when every stream holds its part. Its commits are then acknowledged.
     pub fn notice_durable(&mut self) {
         for (epoch, ends) in &self.closed {
             if *epoch > self.durable && self.synced.iter().zip(ends).all(|(s, e)| s >= e) {
@@ -111,8 +111,8 @@ impl Machine {
         }
     }
 
-    /// A page is born with the newest checkpoint's number; whatever the images' files hold at its
-    /// place is no part of them.
+    /// Adds a page with the newest checkpoint's number. The bytes at its place in the images' files do not belong to
+    /// it.
     fn grow(&mut self, rng: &mut Rng) {
         if self.pages.len() >= PAGES_MAX {
             return;

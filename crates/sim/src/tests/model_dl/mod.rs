@@ -1,19 +1,19 @@
-//! A model of differential logging small enough to run tens of thousands of histories a second:
-//! streams are vectors of records, pages a few bytes, disks a prefix of each vector.
+//! A model of differential logging, small enough to run tens of thousands of histories a second. Streams are vectors of
+//! records, pages are a few bytes, and disks are a prefix of each vector.
 //!
-//! It uses no code of the engine except the predicates of `perdura_recovery::rule`: a run tests the
-//! algorithm, and that those predicates implement it. Histories consist
-//! of interleaved transactions with slot locks and early lock release, rollbacks inside and
-//! outside of checkpoint windows, epochs closed stream by stream, fuzzy and cancelled sweeps, page
-//! growth, crashes and restarts in a chain. After each life the state is computed
+//! It uses no code of the engine except the predicates of `perdura_recovery::rule`. So a run tests the algorithm, and
+//! that those predicates implement it. Histories consist of interleaved transactions with slot locks and early lock
+//! release, and of rollbacks inside and outside of checkpoint windows. Epochs close stream by stream, sweeps are fuzzy
+//! or cancelled, pages are added, and crashes and restarts follow each other in a chain. After each life the state is
+//! computed in four ways:
 //!
-//! * from the newest image and the log as restart does, and compared with the sum of the committed changes;
-//! * from every image to every epoch (point in time);
-//! * from every image to every other image, knowing of a transaction only when it ended;
-//! * from every image by records that were combined before (net change).
+//! * From the newest image and the log, as restart does. It is compared with the sum of the committed changes.
+//! * From every image to every epoch (point in time).
+//! * From every image to every other image, where only the end of a transaction is known.
+//! * From every image by records that were combined before (net change).
 //!
-//! Each known mistake in such an algorithm, including those of the printed one, is a [`Twist`];
-//! [`VARIANTS`] lists the combinations with the verdict that their runs must reach.
+//! Each known mistake in such an algorithm, including those of the printed one, is a [`Twist`]. [`VARIANTS`] lists the
+//! combinations with the verdict that their runs must reach.
 //!
 //! # Source
 //! *Differential Logging* (000), algorithms 1-3 and section 4.
@@ -35,26 +35,26 @@ use state::Machine;
 
 pub use variant::{Twist, Twists, VARIANTS};
 
-/// Crashes in a run.
+/// The number of crashes in a run.
 const CRASHES: u32 = 4;
-/// Steps in a life at most.
+/// The most steps in a life.
 const STEPS_MAX: u32 = 120;
 
 /// The runs of a variant.
 #[derive(Debug, Clone, Default)]
 pub struct Outcome {
-    /// How many there were.
+    /// The number of runs.
     pub runs: u64,
-    /// How many broke a promise.
+    /// The number of runs that broke a promise.
     pub failures: u64,
-    /// The first that did: its seed, and what was wrong.
+    /// The first run that did: its seed, and the broken promise.
     pub first: Option<(u64, String)>,
 }
 
-/// One history with its crashes.
+/// Runs one history with its crashes.
 ///
 /// # Errors
-/// A broken promise, in words.
+/// Returns the broken promise, in words.
 pub fn run_one(seed: u64, twists: Twists) -> Result<(), String> {
     let mut rng = Rng::with_seed(scramble(seed));
     let mut machine = Machine::new(&mut rng, twists);
@@ -70,7 +70,7 @@ pub fn run_one(seed: u64, twists: Twists) -> Result<(), String> {
     Ok(())
 }
 
-/// Runs of a variant, with seeds from `seed` on, until `enough` of them failed.
+/// Runs a variant with seeds from `seed` on, until `enough` of its runs have failed.
 #[must_use]
 pub fn run_variant(twists: Twists, seed: u64, runs: u64, enough: u64) -> Outcome {
     let mut outcome = Outcome::default();

@@ -12,7 +12,7 @@ pub(super) fn xor(pages: &mut Pages, delta: Delta) {
 }
 
 impl Machine {
-    /// The sum of what was committed up to an epoch.
+    /// Returns the sum of everything that was committed up to an epoch.
     pub fn expected(&self, target: u64) -> Pages {
         let mut pages = vec![vec![0; self.slots]; self.pages.len()];
         for past in &self.past {
@@ -23,7 +23,7 @@ impl Machine {
         pages
     }
 
-    /// An image's pages, and zeros for those born later.
+    /// Returns an image's pages, with zeros for pages born later.
     pub fn padded(&self, image: &[Vec<u8>]) -> Pages {
         assert!(
             image.len() <= self.pages.len(),
@@ -36,8 +36,8 @@ impl Machine {
         pages
     }
 
-    /// Whether images and log are expected to lead to every moment. Not with records that lag
-    /// behind their changes, nor where the variant has no tags or no epochs to begin with.
+    /// Returns whether images and log should lead to every moment. They do not with records that lag behind their
+    /// changes, nor in a variant without tags or epochs.
     pub fn keeps_history(&self) -> bool {
         use Twist::{FlagOutsideLatch, LateAppend, NoEpochs, OneBit};
         ![OneBit, NoEpochs, LateAppend, FlagOutsideLatch]
@@ -85,7 +85,7 @@ impl Machine {
         Ok(())
     }
 
-    /// From image to image, with no knowledge of a transaction but when it was rolled back.
+    /// Checks the way from image to image, where only the rollback time of a transaction is known.
     fn check_advance(&self, updates: &[(Update, Fate)]) -> Result<(), String> {
         for (from, image) in &self.archive {
             for (to, other) in &self.archive {
@@ -104,7 +104,7 @@ impl Machine {
         Ok(())
     }
 
-    /// Committed records of equal page, slot and tag are one record.
+    /// Checks that committed records of equal page, slot and tag act as one record.
     fn check_net_change(&self, updates: &[(Update, Fate)]) -> Result<(), String> {
         let mut combined: BTreeMap<(usize, usize, u64), u8> = BTreeMap::new();
         let mut rest = Vec::new();

@@ -20,7 +20,7 @@ impl Machine {
     fn play_backward(&self, s: usize, cut: usize, made: &mut Restarted) {
         let stream = &self.streams[s];
         let (mut committed, mut active) = (BTreeSet::new(), BTreeSet::new());
-        // Step 4; without a checkpoint all of the log lies behind it.
+        // Step 4. Without a checkpoint the whole log is behind it.
         let first_behind = match self.anchor.k {
             0 => 0,
             _ => self.anchor.end[s] + 1,

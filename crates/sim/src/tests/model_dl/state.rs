@@ -1,18 +1,18 @@
-//! The state of the model: pages, streams, images and transactions; and the log's one operation.
+//! The state of the model: pages, streams, images and transactions, and the log's one operation.
 
 use fastrand::Rng;
 
 use super::fate::Fate;
 use super::variant::{Twist, Twists};
 
-/// A slot's content; the model's pages are a few slots of one byte.
+/// The content of a page: a few slots of one byte.
 pub(super) type Slots = Vec<u8>;
 /// Pages by number.
 pub(super) type Pages = Vec<Slots>;
 /// A transaction's number, from 0.
 pub(super) type Tid = usize;
 
-/// Images alternate between two.
+/// The number of images, which alternate.
 pub(super) const IMAGES: usize = 2;
 
 #[derive(Debug, Clone)]
@@ -56,26 +56,26 @@ pub(super) enum Record {
         first: Option<usize>,
     },
     BeginCheckpoint,
-    /// With the stream's active transactions and the position of each one's first record.
+    /// The end of a checkpoint, with the stream's active transactions and the position of each one's first record.
     EndCheckpoint {
         k: u64,
         active: Vec<(Tid, usize)>,
     },
 }
 
-/// Everything that was ever known of a transaction.
+/// Everything that is known of a past transaction.
 #[derive(Debug, Clone)]
 pub(super) struct Past {
     pub stream: usize,
     pub deltas: Vec<Delta>,
-    /// Transactions whose slots it wrote over.
+    /// The transactions whose slots it wrote over.
     pub needs: Vec<Tid>,
-    /// Where its commit record is.
+    /// The position of its commit record.
     pub commit_at: usize,
     pub fate: Fate,
 }
 
-/// A transaction that runs.
+/// A running transaction.
 #[derive(Debug, Clone)]
 pub(super) struct Running {
     pub txn: Tid,
@@ -89,7 +89,7 @@ pub(super) struct Running {
     pub half: Option<Update>,
 }
 
-/// The epoch that is being closed, and where each stream was sealed.
+/// The epoch that is being closed, and the end of its part in each sealed stream.
 #[derive(Debug, Clone)]
 pub(super) struct Closing {
     pub epoch: u64,
@@ -127,7 +127,7 @@ pub(super) struct Anchor {
     pub bit: bool,
 }
 
-/// Closed epochs: number, and the end of each stream's part.
+/// A closed epoch: its number, and the end of each stream's part.
 pub(super) type Closed = (u64, Vec<usize>);
 
 pub(super) struct Machine {
@@ -139,10 +139,10 @@ pub(super) struct Machine {
     /// The open epoch.
     pub epoch: u64,
     pub durable: u64,
-    /// In ascending order.
+    /// The closed epochs, in ascending order.
     pub closed: Vec<Closed>,
     pub closing: Option<Closing>,
-    /// Epochs that restarts voided: beyond the first, up to the second.
+    /// The ranges of epochs that restarts voided: behind the first, up to the second.
     pub void: Vec<(u64, u64)>,
     /// The number of the newest checkpoint that began.
     pub g: u64,
@@ -207,8 +207,8 @@ impl Machine {
         self.twists.has(twist)
     }
 
-    /// Appends a record and says where it is. Blocks hold records of one epoch, so the appender
-    /// seals what the epoch that is being closed has in this stream.
+    /// Appends a record and returns its position. Blocks hold records of one epoch. So it first seals this stream's
+    /// part of the epoch that is being closed.
     pub fn append(&mut self, stream: usize, record: Record) -> usize {
         let open = |closing: &Closing| closing.sealed[stream].is_none();
         if !self.has(Twist::Impure) && self.closing.as_ref().is_some_and(open) {
@@ -218,7 +218,7 @@ impl Machine {
         self.streams[stream].len() - 1
     }
 
-    /// Fixes where the epoch that is being closed ends in a stream.
+    /// Sets the end of the epoch that is being closed in a stream.
     pub fn seal(&mut self, stream: usize) {
         let Some(closing) = &mut self.closing else {
             return;

@@ -43,8 +43,7 @@ impl Machine {
         });
     }
 
-    /// Stamps one page and copies it if the image has it otherwise: in one step, as under its
-    /// latch.
+    /// Stamps one page and copies it if the image has other content. This is one step, as under the page's latch.
     fn visit(&mut self, sweep: &mut Sweep) {
         if self.has(Twist::BornSwept) {
             sweep.pages = self.pages.len();
@@ -132,8 +131,7 @@ impl Machine {
         };
     }
 
-    /// Cancelling is just stopping. The printed algorithm has no such step: its bits would be
-    /// mixed.
+    /// Cancels a sweep by stopping it. The printed algorithm has no such step: its bits would be mixed.
     pub fn cancel_sweep(&mut self) {
         let early = |sweep: &Sweep| matches!(sweep.phase, Phase::Scan | Phase::End);
         if !self.has(Twist::OneBit) && self.sweep.as_ref().is_some_and(early) {

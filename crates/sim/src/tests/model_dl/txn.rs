@@ -31,7 +31,7 @@ impl Machine {
         });
     }
 
-    /// One of the running transactions, those that roll back only if asked for.
+    /// Picks one of the running transactions. Those that roll back are picked only on request.
     fn pick(&self, rng: &mut Rng, rolling_back_too: bool) -> Option<usize> {
         let fits = |t: &&usize| rolling_back_too || !self.running[**t].rolling_back;
         let candidates: Vec<usize> = (0..self.running.len()).collect();
@@ -39,7 +39,7 @@ impl Machine {
         (!candidates.is_empty()).then(|| candidates[rng.usize(0..candidates.len())])
     }
 
-    /// Finishes what a transaction left half done, before its next action.
+    /// Finishes the action that a transaction left half done, before its next action.
     pub fn settle(&mut self, rng: &mut Rng, at: usize) {
         if let Some(update) = self.running[at].half.take() {
             self.apply(rng, at, update);
@@ -152,8 +152,8 @@ impl Machine {
         self.end(at, Fate::Committed(epoch));
     }
 
-    /// Begins a rollback, or takes one more step of one. Outside of windows it is one step, under
-    /// the gate; the branch is chosen once.
+    /// Begins a rollback, or takes one more step of one. Outside of windows it is one step, under the gate. The branch
+    /// is chosen once.
     pub fn abort(&mut self, rng: &mut Rng) {
         let Some(at) = self.pick(rng, true) else {
             return;

@@ -1,11 +1,11 @@
-//! The variants of the model: the corrected algorithm, and the same with its mistakes reintroduced, alone
-//! and in the combinations in which they matter.
+//! The variants of the model: the corrected algorithm, and variants with its mistakes reintroduced, alone and in the
+//! combinations in which they matter.
 
 /// A deviation from the corrected algorithm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Twist {
-    /// Restart takes compensated aborts for losers instead of winners. Exact either way.
+    /// Restart treats compensated aborts as losers instead of winners. Exact either way.
     CompensatedAsLoser,
     /// Every abort is compensated, also outside windows. Exact, only longer.
     AlwaysCompensate,
@@ -19,7 +19,7 @@ pub enum Twist {
     Impure,
     /// The epochs that a restart voids are remembered and refused for ever.
     VoidRanges,
-    /// A commit counts by the cut that it lies before, not by its own epoch.
+    /// A commit counts by the position of the cut, not by its own epoch.
     BlockEpochDecides,
     /// Aborts in a window are not compensated.
     NoCompensation,
@@ -31,7 +31,7 @@ pub enum Twist {
     NoCut,
     /// Net change combines records of different tags.
     NetAcrossTags,
-    /// After a crash the other image is believed to be as the dirty bits had it.
+    /// After a crash the dirty bits of the other image are believed.
     OtherImageTrusted,
     /// Pages that restart changed are not dirty for the image that was loaded.
     RestartChangesClean,
@@ -52,7 +52,7 @@ pub enum Twist {
 pub struct Twists(u32);
 
 impl Twists {
-    /// The set of these.
+    /// Returns the set of these twists.
     #[must_use]
     pub const fn of(twists: &[Twist]) -> Twists {
         let (mut bits, mut at) = (0, 0);
@@ -63,21 +63,21 @@ impl Twists {
         Twists(bits)
     }
 
-    /// Whether a twist is in the set.
+    /// Returns whether a twist is in the set.
     #[must_use]
     pub const fn has(self, twist: Twist) -> bool {
         self.0 & (1 << twist as u32) != 0
     }
 }
 
-/// A variant of the algorithm and what must come of it.
+/// A variant of the algorithm and the required result of its runs.
 #[derive(Debug, Clone, Copy)]
 pub struct Variant {
-    /// What it is, for reports.
+    /// Its description, for reports.
     pub name: &'static str,
-    /// How it differs from the corrected algorithm.
+    /// Its differences from the corrected algorithm.
     pub twists: Twists,
-    /// Whether it keeps every promise. If not, runs must show it.
+    /// True if it keeps every promise. If not, runs must show it.
     pub sound: bool,
 }
 
