@@ -1,8 +1,8 @@
 //! The anchor of a database: the log's history, and the sections that this build knows, decoded.
 //!
-//! `wal` keeps the record on disk and knows none of the sections. Here they meet: geometry is the
-//! store's, the images and the families of ordered frames are recovery's, and a section that no component of this build knows stays in the
-//! record as it is, or ends the opening if it is required.
+//! `wal` keeps the record on disk and knows none of the sections. This module brings them together: geometry belongs to
+//! the store, the images and the families of ordered frames to recovery. A section that no component of this build
+//! knows stays in the record unchanged. If such a section is required, the opening fails.
 
 use std::ops::{Deref, DerefMut};
 
@@ -33,7 +33,7 @@ const KNOWN: [Tag; 9] = [
     Tag(tree_section::SECTION),
 ];
 
-/// What the anchor says. It dereferences to the log's history.
+/// The contents of the anchor. It dereferences to the log's history.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Anchor {
     /// The log's own.
@@ -44,7 +44,7 @@ pub struct Anchor {
     pub images: Images,
     /// The ordered frames that the log may hold.
     pub families: Families,
-    /// How far an archive holds the log; `None` if the database is not archived.
+    /// The end of the log in the archive. `None`: the database is not archived.
     pub archived: Option<EpochEnds>,
     /// The database that this one was restored from.
     pub parent: Option<Parent>,

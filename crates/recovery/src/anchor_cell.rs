@@ -18,7 +18,7 @@ pub struct AnchorCell {
     updating: Mutex<Option<Arc<Anchor>>>,
     /// The record as it is on disk.
     record: Mutex<Arc<Anchor>>,
-    /// How far the archive holds the log, if that is further than the record says; see `archived`.
+    /// The end of the log in the archive, if it is beyond the record's; see `archived`.
     archive: Mutex<Option<EpochEnds>>,
 }
 
@@ -34,7 +34,7 @@ impl AnchorCell {
         }
     }
 
-    /// What the archive has reached in memory.
+    /// Returns the archive's progress, which is in memory only.
     pub(crate) fn archive_progress(&self) -> &Mutex<Option<EpochEnds>> {
         &self.archive
     }

@@ -1,9 +1,9 @@
-//! How far an archive holds the log: the section `ARCH` of the anchor (docs/formats/anchor.md).
+//! The end of the log in the archive: the section `ARCH` of the anchor (docs/formats/anchor.md).
 //!
-//! An archive takes the log from its own files, so the log must not be cut ahead of it. What the archive holds is
-//! known twice. The *section* is durable and says up to where the log may have been cut on the archive's account. The
-//! *progress*, in memory, is what the archive has made durable since; the next update that cuts the
-//! log moves the section there. So archiving costs the anchor no update of its own.
+//! An archive takes the log from its own files, so the log must not be cut ahead of it. The end of the archive is kept
+//! in two places. The *section* is durable: up to there the log may have been cut because the archive holds it. The
+//! *progress*, in memory, is the end of what the archive has made durable since. The next update that cuts the log
+//! moves the section there. So archiving costs the anchor no separate update.
 //!
 //! ```text
 //!  declared ─ section ≤ progress ≤ D ─ next naming of an image: section := progress, log cut below ─► …
@@ -11,8 +11,9 @@
 //!
 //! # Invariants
 //! * Section and progress only grow, and lie at or before D.
-//! * The log is cut at or below the section, which is durable before (`truncate`).
-//! * An archive that ends before the section has lost runs; one that ends beyond D proves that the log has.
+//! * The log is cut at or below the section, which is made durable first (`truncate`).
+//! * An archive that ends before the section has lost runs. One that ends beyond D proves that the log has lost its
+//!   end.
 
 use perdura_base::cursor::{Reader, Writer};
 use perdura_base::{Epoch, Error, Pos, Result};
@@ -35,7 +36,7 @@ pub(crate) fn encode(archived: &EpochEnds) -> Vec<u8> {
     out
 }
 
-/// The inverse of [`encode`] in a database of so many streams.
+/// Decodes what [`encode`] wrote, for a database of `streams` streams.
 #[must_use]
 pub(crate) fn decode(payload: &[u8], streams: u8) -> Option<EpochEnds> {
     let mut r = Reader::new(payload);
@@ -64,7 +65,7 @@ pub fn check_archive(anchor: &Anchor, given: Option<&EpochEnds>, durable: &Vouch
     }
 }
 
-/// What the log was cut for is in the archive.
+/// Fails if the archive ends before `named`: the log may have been cut up to there.
 fn check_not_behind(given: &EpochEnds, named: &EpochEnds) -> Result<()> {
     assert_eq!(given.ends.len(), named.ends.len(), "both are of this log");
     let behind = given.ends.iter().zip(&named.ends).any(|(a, b)| a < b);
@@ -127,7 +128,7 @@ impl Anchor {
 }
 
 impl AnchorCell {
-    /// How far the archive holds the log; `None` if the database is not archived.
+    /// Returns the end of the log in the archive. `None`: the database is not archived.
     #[must_use]
     pub fn archived(&self) -> Option<EpochEnds> {
         let mut record = Anchor::clone(&self.get());
@@ -135,13 +136,13 @@ impl AnchorCell {
         record.archived
     }
 
-    /// Notes that the archive holds the log up to `end`, durable there. The first call declares the archive in the anchor:
-    /// from its return on, the log behind `end` is kept. Later ones are in memory.
+    /// Notes that the archive holds the log up to `end`, durably. The first call declares the archive in the anchor:
+    /// from its return on, the log behind `end` is kept. Later calls change memory only.
     ///
     /// # Errors
     /// As [`check_archive`], with what is durable now. A first call also fails as
-    /// [`update_running`](Self::update_running), and with [`Error::LogFull`] if the anchor names so many lives that
-    /// it has no room: then nothing is archived.
+    /// [`update_running`](Self::update_running). It fails with [`Error::LogFull`] if the lives in the anchor leave no
+    /// room for the section: then nothing is archived.
     pub fn set_archived(&self, wal: &Wal, end: &EpochEnds) -> Result<()> {
         self.get().check_archivable()?;
         end.check_durable(&wal.durable_end(Rung::Disk))?;

@@ -14,13 +14,14 @@ use crate::rule::ImageKind;
 
 /// An image to recover from. All methods may run on any thread.
 pub trait Image: Sync {
-    /// What `read` hands to `play`.
+    /// A part of the image, which `read` returns and `play` takes.
     type Part: Send;
 
-    /// What the image's pages hold, but for those that have another base.
+    /// Returns the state that the image's pages hold, except pages with another base.
     fn kind(&self) -> ImageKind;
 
-    /// What the records of a page are tested against; `None` for a page that is given up.
+    /// Returns the base that the records of a page are tested against. `None`: the page is given
+    /// up.
     fn base_of(&self, page: PageId) -> Option<&Base>;
 
     /// Parts on each disk.
@@ -50,10 +51,10 @@ pub trait Image: Sync {
     fn check_end(&self, end: Epoch) -> Result<()>;
 }
 
-/// What the records of a page are tested against.
+/// The state that the records of a page are tested against.
 #[derive(Debug, Clone, Default)]
 pub struct Base {
-    /// What the page's image holds.
+    /// The state that the page's image holds.
     pub kind: ImageKind,
     begin: Vec<Pos>,
 }
@@ -65,14 +66,14 @@ impl Base {
         Base { kind, begin }
     }
 
-    /// Where each stream is read from for this image.
+    /// Returns the position in each stream from which it is read for this image.
     #[must_use]
     pub fn begin(&self) -> &[Pos] {
         &self.begin
     }
 
-    /// Whether a record at this position may concern the image: records before the image's begin do
-    /// not, whatever their tag.
+    /// Returns whether a record at this position may concern the image. Records before the image's
+    /// begin do not, whatever their tag.
     #[must_use]
     pub fn reaches(&self, stream: StreamId, pos: Pos) -> bool {
         self.begin

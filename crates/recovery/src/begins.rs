@@ -1,8 +1,8 @@
 //! The lowest epochs of the images: the section `BEGN` of the anchor (docs/formats/anchor.md).
 //!
-//! They are not in the section of the images, because builds that do not know them must go on reading that one.
-//! Such a build keeps this section while it makes other images. So each epoch stands beside the checkpoint that it
-//! is of, and counts only for that.
+//! They are not in the section of the images, because builds that do not know them must still be able to read that
+//! section. Such a build keeps this section while it makes other images. So each epoch is stored with its checkpoint,
+//! and counts only for that checkpoint.
 
 use perdura_base::cursor::{Reader, Writer};
 use perdura_base::{CkptEpoch, Epoch, ImageSlot};
@@ -26,7 +26,7 @@ pub(crate) fn encode(images: &Images) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// Reads a payload into the images that it is of; `None` if it is none that [`encode`] writes.
+/// Reads a payload into its images. `None`: [`encode`] does not write such a payload.
 #[must_use]
 pub(crate) fn decode(payload: &[u8], mut images: Images) -> Option<Images> {
     let mut r = Reader::new(payload);

@@ -3,14 +3,15 @@
 //! ```text
 //! Idle ─ begin ─► Copy ⇄ Write ─ last partition ─► SyncPages ─► Directory ─► Trees ─► Mark ─► Await ─► Anchor ─► Truncate ─► Idle
 //! ```
-//! * *begin*: the anchor says BUILDING for the slot about to be overwritten, so that it is no
-//!   fallback from then on; begin marks are appended to every stream; then `G := k` is published.
-//!   The transaction layer adds its own conditions through a [`Window`]. With a *cut* all of this happens under
-//!   all latches, and the image holds the pages as of that instant: it is *consistent*, as ordered frames need it.
+//! * *begin*: the anchor marks the slot about to be overwritten as BUILDING, so it is no fallback any more. Begin marks
+//!   are appended to every stream; then `G := k` is published. The transaction layer adds its own conditions through a
+//!   [`Window`]. With a *cut* all of this happens under all latches, and the image holds the pages as of that instant.
+//!   Such an image is *consistent*, as ordered frames need it.
 //! * *Copy*: under the partition's latch, pages get `epoch := k`; those dirty for the slot are
-//!   copied to a staging buffer. Never in the middle of a transaction: the latch is its latch.
-//! * *Write*: the staged pages, outside the latch. At the partition's end its section of the
-//!   directory, with the hash index as it stood under the last latch.
+//!   copied to a staging buffer. This never happens in the middle of a transaction, because the
+//!   transaction holds that latch.
+//! * *Write*: the staged pages, outside the latch. At the partition's end, its section of the
+//!   directory is written, with the hash index as it was under the last latch.
 //! * *Trees*: the pages of trees that were dirty at the begin are written ([`crate::tree::live`]).
 //! * *Mark*, *Await*: end marks; the image counts once their epoch is durable, because then every
 //!   record it reflects is.
@@ -18,31 +19,30 @@
 //!
 //! | module | one idea |
 //! |---|---|
-//! | `phase` | the states, and the table of what may follow what |
-//! | `cut` | what a consistent image takes beside |
+//! | `phase` | the states, and the table of their successors |
+//! | `cut` | the extras of a consistent image |
 //! | `naming` | the anchor names the image, and then the log is cut |
 //! | `pin` | an image that is being copied is not overwritten |
 //! | `pages` | a page's way from memory to the pages files |
-//! | `share` | what a component does in a checkpoint |
+//! | `share` | a component's part in a checkpoint |
 //! | `trees` | the part of pages that are on disk |
 //! | `progress` | a step's result, and figures |
 //! | `seeded` | seeded bugs that need code |
 //!
-//! The pages of partition p are on image disk p modulo the number of disks; the directory, which the
-//! anchor names, is on the data disk and written after all of them are synced.
+//! The pages of partition p are on image disk p modulo the number of disks. The directory, which the anchor names, is
+//! on the data disk and is written after all pages are synced.
 //!
-//! A failed read or write of an image marks the pages in hand dirty again and cancels: cancelling is
-//! just stopping, since the epochs already assigned stay right. A failed sync of pages, or a failed
-//! update of the anchor, stops the database: what the disk holds is not known any more. A log
-//! segment or directory that cannot be removed is left for [`Checkpointer::clear_away`]: the image
-//! counts without that.
+//! A failed read or write of an image marks the staged pages dirty again and cancels the checkpoint. Cancelling needs
+//! no more than stopping, because the epochs already assigned stay right. A failed sync of pages, or a failed update of
+//! the anchor, stops the database, because the contents of the disk are unknown. A log segment or directory that cannot
+//! be removed is left for [`Checkpointer::clear_away`]: the image counts anyway.
 //!
 //! # Source
 //! *Differential Logging* (000), algorithm 2.
 //!
 //! # Deviations
 //! Pages are copied to memory under the latch where the paper copies "asynchronously": a live page
-//! that changes during its I/O mixes states that no tag can tell apart. A page born within the
+//! that changes during its I/O mixes states that no tag can distinguish. A page born within the
 //! window carries tag `k` and is not swept: it is zeros in image `k`, and its records are replayed.
 
 use std::sync::Arc;
@@ -104,7 +104,7 @@ pub(crate) struct Sweep {
     cut: Option<Cut>,
     /// The redo starts of the trees whose parts have ended.
     pub redo_starts: Vec<Gsn>,
-    /// Where the sweep goes on after pages that were visited out of turn.
+    /// The place where the sweep continues after pages that were visited out of turn.
     goes_on: Option<(u16, u32)>,
     /// The digests of the partitions that have their sections.
     digests: Vec<u64>,
@@ -112,7 +112,7 @@ pub(crate) struct Sweep {
     bytes: u64,
 }
 
-/// What the machine is doing.
+/// The state of the machine.
 enum Activity {
     Idle,
     Running { sweep: Box<Sweep>, phase: Phase },
@@ -173,7 +173,7 @@ pub struct CheckpointParts {
     pub anchor: Arc<AnchorCell>,
     /// The disks.
     pub disks: Disks,
-    /// What the transactions need around the window's ends.
+    /// The work of the transaction layer around the window's ends.
     pub window: Arc<dyn Window>,
     /// Time, for the report only.
     pub clock: Arc<dyn Clock>,
@@ -254,7 +254,7 @@ impl Checkpointer {
         };
     }
 
-    /// Whether a checkpoint is running.
+    /// Returns whether a checkpoint is running.
     #[must_use]
     pub fn is_running(&self) -> bool {
         !matches!(self.activity, Activity::Idle)

@@ -10,8 +10,8 @@ use crate::image::folder;
 use crate::options::RestartOptions;
 use crate::plan::ImagePlan;
 
-/// What this restart believed is on the disks before the anchor says so: a dead process may have
-/// written blocks, and given files their names, without having synced either.
+/// Makes durable what this restart has read, before the anchor says so. A dead process may have
+/// written blocks and named files without syncing either.
 pub(crate) fn make_durable(
     options: &RestartOptions,
     anchor: &Anchor,
@@ -61,8 +61,7 @@ pub(crate) fn assert_believed_is_durable(before: &Anchor, record: &Anchor, scans
 /// Ends the incarnation that crashed and begins the next: in the anchor, before any work.
 ///
 /// # Errors
-/// [`Error::LogFull`] if so many incarnations ended without a checkpoint that the anchor cannot name
-/// another.
+/// [`Error::LogFull`] if the incarnations that ended without a checkpoint leave no room for another in the anchor.
 pub(crate) fn close_incarnation(
     record: &mut Anchor,
     cut: &Cut,
@@ -97,7 +96,7 @@ pub(crate) fn close_incarnation(
     Ok(())
 }
 
-/// What the log holds, as the restart has found it.
+/// Returns the end of the log that the restart has found.
 pub(crate) fn durable_end(cut: &Cut) -> Vouched {
     Vouched {
         epoch: cut.durable,

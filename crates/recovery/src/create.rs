@@ -29,7 +29,7 @@ pub struct NewDatabase {
     pub streams: u8,
     /// Sizes of the log's segments.
     pub segments: SegmentSizes,
-    /// What its log's records are.
+    /// The scheme of its log's records.
     pub scheme: Scheme,
 }
 
@@ -43,7 +43,7 @@ pub struct NewTree<'a> {
     pub tables: &'a [TableId],
     /// The rows of the first table, which ascend by their keys.
     pub rows: &'a mut dyn Iterator<Item = NewRow>,
-    /// How full leaves are made, percent.
+    /// The fill of its leaves, percent.
     pub percent: usize,
 }
 

@@ -117,7 +117,7 @@ pub(crate) fn check_image_disks(given: usize, has: usize) -> Result<()> {
     Ok(())
 }
 
-/// Which directories must be there.
+/// The directories that must exist.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Demand {
     /// All, if the database exists; those of a new one are made.
@@ -184,7 +184,7 @@ impl<'a> Opening<'a> {
         })
     }
 
-    /// Whether the data directory holds a database.
+    /// Returns whether the data directory holds a database.
     #[must_use]
     pub fn exists(&self) -> bool {
         self.exists
@@ -304,13 +304,13 @@ impl<'a> Opening<'a> {
     }
 }
 
-/// Whether a directory has a pages file of either image.
+/// Returns whether a directory has a pages file of either image.
 fn holds_pages(dir: &Path) -> bool {
     let mut slots = ImageSlot::ALL.iter();
     slots.any(|slot| dir.join(pages_path(*slot)).is_file())
 }
 
-/// Whether both paths lead to one directory that is there.
+/// Returns whether both paths lead to one directory that exists.
 fn is_same(one: &Path, other: &Path) -> bool {
     match (one.canonicalize(), other.canonicalize()) {
         (Ok(one), Ok(other)) => one == other,

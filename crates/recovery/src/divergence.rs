@@ -1,7 +1,7 @@
-//! What a replay did that its log does not say: the records whose re-execution differs.
+//! The differences between a replay and its log: the records whose re-execution has another result.
 //!
-//! A restart stops at the first one, unless its caller accepts them all. Then each is one [`Divergence`], and the
-//! report has the first of them and their count.
+//! A restart stops at the first difference, unless its caller accepts them all. Then each is one [`Divergence`], and
+//! the report has the first of them and their count.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use perdura_formats::ordered::Part;
 use perdura_wal::Origin;
 use serde::Serialize;
 
-/// The report lists so many; the count is of all.
+/// The most divergences that a report lists. Its count is of all.
 pub const DIVERGENCES_LISTED_MAX: usize = 1000;
 
 /// What differs.
@@ -47,9 +47,9 @@ pub struct Divergence {
     pub epoch: u64,
     /// The transaction's partitions, with its number in each.
     pub parts: Vec<(u16, u64)>,
-    /// What the log says.
+    /// The result in the log.
     pub expected: String,
-    /// What the replay did.
+    /// The result of the replay.
     pub found: String,
 }
 
@@ -77,7 +77,7 @@ impl Divergence {
         }
     }
 
-    /// Where a divergence is listed: log order, as far as there is one.
+    /// Returns the place of a divergence in the list: log order, as far as there is one.
     fn place(&self) -> (u64, u8, u64, &[(u16, u64)]) {
         (self.epoch, self.stream, self.position, &self.parts)
     }
@@ -110,7 +110,7 @@ pub struct Divergences {
 }
 
 impl Divergences {
-    /// Whether there are none.
+    /// Returns whether there was no divergence.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.count == 0
@@ -128,7 +128,7 @@ impl Divergences {
         );
     }
 
-    /// The same in the order of the log: threads meet them in any.
+    /// Sorts the list in the order of the log: threads find divergences in any order.
     #[must_use]
     pub fn sorted(mut self) -> Divergences {
         self.listed.sort_by(|a, b| a.place().cmp(&b.place()));

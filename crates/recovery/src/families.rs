@@ -1,10 +1,10 @@
-//! Which families of ordered frames a log may hold: the section `ORDR` of the anchor
+//! The families of ordered frames that a log may hold: the section `ORDR` of the anchor
 //! (docs/formats/anchor.md).
 //!
-//! A build that does not know a family would start without its changes. So a database declares a family before
-//! it logs the first frame of it, in a section that is required: [`AnchorCell::declare`](crate::anchor_cell::AnchorCell::declare) returns when that is
-//! durable. A restart that finds a frame of a family that is not declared refuses the log. A declaration is
-//! never taken back.
+//! A build that does not know a family would start without its changes. So a database declares a family before it logs
+//! the first frame of it, in a section that is required:
+//! [`AnchorCell::declare`](crate::anchor_cell::AnchorCell::declare) returns when that is durable. A restart that finds
+//! a frame of a family that is not declared refuses the log. A declaration is never revoked.
 
 use perdura_base::cursor::Reader;
 use perdura_wal::{FrameKind, Scheme};
@@ -69,7 +69,7 @@ impl Families {
     /// The name of the anchor's section.
     pub const SECTION: [u8; 4] = *b"ORDR";
 
-    /// Whether a family is one of them.
+    /// Returns whether `family` is in the set.
     #[must_use]
     pub fn has(self, family: Family) -> bool {
         self.0 & family.bit() != 0
@@ -83,7 +83,7 @@ impl Families {
         more
     }
 
-    /// Whether there is none.
+    /// Returns whether the set is empty.
     #[must_use]
     pub fn is_empty(self) -> bool {
         self.0 == 0

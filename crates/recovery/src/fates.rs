@@ -9,10 +9,10 @@
 //! *Differential Logging* (000), algorithm 3: `Backward` is its CTT and ATT.
 //!
 //! # Deviations
-//! CTT and ATT are one table of fates, because the tag is tested in every phase and not only within the
-//! window. A transaction without an entry was lost in the crash. The tables are cleared where a life of
-//! the database ends, which is where its log was cut: transactions do not outlive their incarnation, and
-//! later incarnations do not reuse their numbers.
+//! CTT and ATT are one table of fates, because the tag is tested in every phase and not only within the window. A
+//! transaction without an entry was lost in the crash. The tables are cleared where a life of the database ends, which
+//! is where its log was cut. Transactions do not outlive their incarnation, and later incarnations do not reuse their
+//! numbers.
 
 use std::collections::{BTreeSet, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
@@ -89,7 +89,7 @@ impl Backward {
         }
     }
 
-    /// What to do with a change of `txn`.
+    /// Returns what to do with a change of `txn`.
     #[must_use]
     pub fn gate(&self, txn: TxnId, tag: CkptEpoch, image: ImageKind, target: Epoch) -> Gate {
         let fate = self.fates.get(&txn).copied();

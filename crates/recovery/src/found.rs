@@ -23,8 +23,8 @@ use crate::sections::tree::TREE_DIR;
 /// The file that names the format's version.
 pub const VERSION_PATH: &str = "VERSION";
 
-/// Names that may stand in a data directory without an anchor: what an interrupted creation
-/// leaves, and what file systems put there.
+/// Names that a data directory may have without an anchor: the remains of an interrupted creation,
+/// and what file systems put there.
 const KNOWN: [&str; 9] = [
     "LOCK",
     VERSION_PATH,
@@ -37,7 +37,7 @@ const KNOWN: [&str; 9] = [
     TREE_DIR,
 ];
 
-/// Whether the directory holds a database. Changes nothing, and needs no lock.
+/// Returns whether the directory holds a database. Changes nothing, and needs no lock.
 ///
 /// # Errors
 /// [`Error::Foreign`] for a directory of other files, [`Error::Corrupt`] for a database without
@@ -277,7 +277,7 @@ pub fn find(
     open_versioned_anchor(data)
 }
 
-/// Whether a file or directory is not there, or something else is in its place.
+/// Returns whether a file or directory is missing, or something else is in its place.
 pub(crate) fn is_missing(error: &Error) -> bool {
     error.is_not_found() || error.is_of_another_kind()
 }

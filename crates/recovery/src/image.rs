@@ -50,7 +50,7 @@ pub fn directory_number(name: &str) -> Option<CkptEpoch> {
     is_number.then_some(CkptEpoch(digits.parse().ok()?))
 }
 
-/// Whether there is a pages file that holds more than its header.
+/// Returns whether there is a pages file that holds more than its header.
 ///
 /// # Errors
 /// The disk's.
@@ -65,10 +65,10 @@ pub fn holds_pages(disk: &dyn Disk, slot: ImageSlot) -> Result<bool> {
 /// Makes the files of both images for a new database: a folder on the data disk for directories,
 /// and a pages file on each image disk.
 ///
-/// A pages file of another database is replaced only where a creation may have left it that did
-/// not get as far as the anchor: on the data disk, which has no anchor, and without a page in it.
-/// On a disk apart it may belong to a database whose anchor is elsewhere, and whose log has been
-/// cut because the image is there.
+/// A pages file of another database is replaced only if an interrupted creation may have left it.
+/// Such a file is on the data disk, which has no anchor, and has no page in it. On a separate disk
+/// it may belong to a database whose anchor is elsewhere, and whose log has been cut because the
+/// image is there.
 ///
 /// # Errors
 /// [`Error::Foreign`] for a file that is not to be replaced; the disks'.

@@ -1,4 +1,4 @@
-//! What the anchor says of the images: the section `IMGS` (docs/formats/anchor.md).
+//! The images in the anchor: the section `IMGS` (docs/formats/anchor.md).
 
 use perdura_base::cursor::{Reader, Writer};
 use perdura_base::{CkptEpoch, Epoch, ImageSlot, Pos};
@@ -55,7 +55,7 @@ impl ImageState {
     }
 }
 
-/// What happens to an image.
+/// An event of an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ImageEvent {
     /// A checkpoint is about to overwrite its first page.
@@ -71,7 +71,7 @@ impl ImageEvent {
     pub const ALL: [ImageEvent; 3] = [Self::Begin, Self::Complete, Self::Discard];
 }
 
-/// What a checkpoint says of an image that it has completed.
+/// A checkpoint's description of an image that it has completed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Completion {
     /// CRC-32C of its directory file.
@@ -80,13 +80,13 @@ pub struct Completion {
     pub wall_us: u64,
     /// The part of the log that it rests on.
     pub cover: Cover,
-    /// Whether its pages are all of one instant.
+    /// True if its pages are all of one instant.
     pub consistent: bool,
     /// The lowest commit epoch of the window's begin marks.
     pub begin_epoch: Option<Epoch>,
 }
 
-/// What the anchor knows of one image.
+/// The anchor's entry for one image.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImageStatus {
     state: ImageState,
@@ -129,7 +129,7 @@ impl ImageStatus {
         self.state
     }
 
-    /// Whether a restart can begin with it.
+    /// Returns whether a restart can begin with it.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.state == ImageState::Complete
@@ -263,8 +263,8 @@ impl Images {
         out
     }
 
-    /// Reads the section's payload in a database of this many streams; `None` if it is none that
-    /// [`encode`](Self::encode) writes.
+    /// Reads the section's payload in a database of `streams` streams. `None`:
+    /// [`encode`](Self::encode) does not write such a payload.
     #[must_use]
     pub fn decode(payload: &[u8], streams: u8) -> Option<Images> {
         let mut r = Reader::new(payload);

@@ -21,14 +21,14 @@ pub trait ReadCatalog: Send + Sync {
     /// [`Error::Corrupt`](perdura_base::Error::Corrupt) if the rows do not form a catalog.
     fn read_catalog(&self, heap: &Heap) -> Result<Catalog>;
 
-    /// The form of a table of the catalog that was read: what its kind says, and what the layer above knows besides.
+    /// Returns the form of a table of the catalog that was read: its kind's form, completed by the layer above.
     fn form(&self, table: TableId, kind: TableKind) -> TableForm {
         let _ = table;
         kind.form()
     }
 
-    /// The form of a table that the catalog does not have any more, if an image of checkpoint epoch `k` may have its
-    /// rows or the log behind it their changes: the second pass needs it up to its drop.
+    /// Returns the form of a table that the catalog no longer has. An image of checkpoint epoch `k` may have its rows,
+    /// or the log behind the image their changes. So the second pass needs the form up to the table's drop.
     fn dropped(&self, table: TableId, k: CkptEpoch) -> Option<TableForm> {
         let _ = (table, k);
         None
@@ -45,10 +45,10 @@ impl ReadCatalog for NoTables {
     }
 }
 
-/// What the indexes are built with.
+/// The inputs for building the indexes.
 #[derive(Clone, Copy)]
 pub struct Indexing<'a> {
-    /// What the log's records are.
+    /// The scheme of the log's records.
     pub scheme: Scheme,
     /// The image's checkpoint epoch, which the pages are tagged with.
     pub k: CkptEpoch,
@@ -67,7 +67,7 @@ pub struct Indexing<'a> {
 /// The tables that were found.
 #[derive(Debug, Default)]
 pub struct Tables {
-    /// Which there are.
+    /// The tables and their kinds.
     pub catalog: Catalog,
     /// Rows in them.
     pub rows: u64,
@@ -143,7 +143,7 @@ impl<'a> Indexer<'a> {
         Ok(usize::from(partitions))
     }
 
-    /// How many sidecars there are to read.
+    /// Returns the number of sidecars to read.
     pub fn sidecars(&self) -> usize {
         self.read.len()
     }

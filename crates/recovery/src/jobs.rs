@@ -14,9 +14,9 @@ pub(crate) struct DiskState<P> {
     /// Read, or being read, and not yet played.
     pub open: usize,
     pub ready: VecDeque<P>,
-    /// For how long at least one part was being read, without the reads that go on.
+    /// The time for which at least one part was being read, without the present reads.
     pub busy_ns: u64,
-    /// When the reads that go on began.
+    /// The time at which the present reads began.
     pub busy_since_ns: u64,
 }
 
@@ -126,7 +126,8 @@ pub(crate) struct ScheduleState<P, U> {
     pub log_end: Ending,
     pub sidecars: Sidecars,
     pub indexes: Indexes,
-    /// When the first job of image and log began and the last ended.
+    /// The time at which the first job of image and log began, and the time at which the last
+    /// ended.
     pub backup_span: Option<(u64, u64)>,
     pub log_span: Option<(u64, u64)>,
     pub index_span: Option<(u64, u64)>,
@@ -140,7 +141,8 @@ impl<P, U> ScheduleState<P, U> {
         Some(Job::PlayPart(disk, part))
     }
 
-    /// A sidecar that nobody reads. What is not read when the indexes are begun is read with them.
+    /// Takes a sidecar that no job has taken. Sidecars that are not read when the indexes are begun
+    /// are read with them.
     pub fn take_sidecar(&mut self) -> Option<Job<P, U>> {
         let sidecars = &mut self.sidecars;
         if sidecars.next == sidecars.count || self.indexes != Indexes::Due {
@@ -227,7 +229,7 @@ pub(crate) enum Decided {
     Yes,
 }
 
-/// Whether the players have ended the log.
+/// The players' progress with the end of the log.
 #[derive(PartialEq, Eq, Clone, Copy)]
 pub(crate) enum Ending {
     No,
@@ -235,14 +237,15 @@ pub(crate) enum Ending {
     Yes,
 }
 
-/// How far the sidecars are: `next` is the first that no job has taken, `reading` are being read.
+/// The progress of the sidecars: `next` is the first that no job has taken, `reading` is the number
+/// being read.
 pub(crate) struct Sidecars {
     pub count: usize,
     pub next: usize,
     pub reading: usize,
 }
 
-/// How far the indexes are.
+/// The progress of the indexes.
 #[derive(PartialEq, Eq, Clone, Copy)]
 pub(crate) enum Indexes {
     /// The pages are not complete, or not made ready.
@@ -273,7 +276,7 @@ pub(crate) enum Job<P, U> {
     EndIndexes,
 }
 
-/// What a job's time counts as in the report.
+/// The figure of the report that a job's time is added to.
 #[derive(PartialEq, Eq, Clone, Copy)]
 pub(crate) enum Counts {
     Image,

@@ -14,7 +14,7 @@ use crate::player::PagePlayer;
 use crate::rule::{Gate, Skip, gate, gate_tag};
 use crate::stats::ReplayStats;
 
-/// What the records of a unit are tested against.
+/// The context in which the records of a unit are tested.
 pub(crate) struct Scene<'s, I> {
     pub geometry: &'s Geometry,
     pub image: &'s I,
@@ -23,7 +23,7 @@ pub(crate) struct Scene<'s, I> {
     pub unit: usize,
 }
 
-/// What passed the gate, and the count of what did not.
+/// The changes that passed the gate, and the counts of those that did not.
 pub(crate) struct Passed<R> {
     pub batch: Batch<R>,
     pub stats: ReplayStats,
@@ -40,7 +40,7 @@ impl<R> Default for Passed<R> {
 
 /// The verbs of a player in one stream.
 pub(crate) trait Play {
-    /// What it changes pages by.
+    /// The form of its changes to pages.
     type Change<'r>: Replayed;
 
     fn frame<'r, I: Image>(

@@ -1,8 +1,8 @@
 //! The losses that an operator has accepted: the section `LOSS` of the anchor (docs/formats/anchor.md).
 //!
-//! A database that may have lost acknowledged transactions begins its next life only if it is told to. The entry that
-//! this leaves names the epoch that was kept and stays for ever, so that a receipt of that life is judged right when the
-//! log of the life and its link in the chain are long gone.
+//! A database that may have lost acknowledged transactions begins its next life only if an operator accepts the loss.
+//! This leaves an entry for ever, which names the epoch that was kept. So a receipt of that life is judged right even
+//! after the log of the life and its link in the chain are gone.
 
 use perdura_base::cursor::{Reader, Writer};
 use perdura_base::{Epoch, Error, Incarnation, Result};
@@ -20,11 +20,11 @@ const ENTRY_BYTES: usize = 28;
 pub struct AcceptedLoss {
     /// The life.
     pub incarnation: Incarnation,
-    /// What the life wrote up to this epoch was kept, and nothing of it behind.
+    /// The last epoch of the life that was kept.
     pub durable: Epoch,
     /// The highest epoch that is known to have been acknowledged; 0 if none is known.
     pub acked: Epoch,
-    /// When it was accepted, microseconds since 1970.
+    /// The time at which it was accepted, microseconds since 1970.
     pub wall_us: u64,
 }
 
@@ -50,7 +50,8 @@ impl AcceptedLoss {
         self.acked == Epoch(0) || self.acked > self.durable
     }
 
-    /// Whether its life is closed, and with the epoch that the life's link names, if there is one.
+    /// Returns whether its life is closed, and its epoch is that of the life's link, if there is
+    /// one.
     pub(crate) fn agrees_with(&self, history: &History) -> bool {
         let mut links = history.chain.iter();
         let link = links.find(|link| link.incarnation == self.incarnation);
@@ -58,7 +59,7 @@ impl AcceptedLoss {
             && link.is_none_or(|link| link.durable == self.durable)
     }
 
-    /// Whether it may stand behind another one: lives rise, and D never falls.
+    /// Returns whether it may follow `other` in the list: lives rise, and D never falls.
     fn follows(&self, other: &AcceptedLoss) -> bool {
         self.incarnation > other.incarnation && self.durable >= other.durable
     }
@@ -69,7 +70,7 @@ impl AcceptedLoss {
 pub struct Losses(Vec<AcceptedLoss>);
 
 impl Losses {
-    /// Whether none was.
+    /// Returns whether no loss was accepted.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

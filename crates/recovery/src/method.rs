@@ -22,7 +22,7 @@ pub struct Method {
     pub name: &'static str,
     /// The schemes whose log it can read. The first has it as its default.
     pub schemes: &'static [Scheme],
-    /// What it does with the log.
+    /// The player of the log.
     pub player: Player,
 }
 
@@ -131,10 +131,10 @@ impl Method {
         }
     }
 
-    /// Whether this method restores a log of `scheme` at `level`.
+    /// Fails if this method does not restore a log of `scheme` at `level`.
     ///
     /// # Errors
-    /// The reason why not.
+    /// The reason, as text.
     pub fn check(&self, scheme: Scheme, level: Level) -> Result<(), String> {
         if !self.schemes.contains(&scheme) {
             let readable: Vec<&str> = self.schemes.iter().map(|s| s.name()).collect();

@@ -21,8 +21,8 @@ pub(crate) fn check_tail(options: &RestartOptions, anchor: &Anchor) -> Result<()
     }
 }
 
-/// What an operator who looks at the disks alone is to know of a log whose end nodes may hold; `None` if they hold nothing. `cut` is
-/// what the disks have.
+/// Returns a notice for an operator who looks at the disks alone: nodes may hold the end of the log. `cut` is what the
+/// disks have. `None`: nodes hold nothing.
 #[must_use]
 pub fn undrained(anchor: &Anchor, cut: Option<&Cut>) -> Option<String> {
     let generation = anchor.mirrored?.generation;

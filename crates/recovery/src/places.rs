@@ -1,4 +1,4 @@
-//! Where the pages of an image stand in its files; see [`crate::image`].
+//! The places of an image's pages in its files; see [`crate::image`].
 
 use perdura_base::limits::PAGE_BYTES;
 use perdura_base::num::to_u64;
@@ -75,7 +75,7 @@ impl Places {
         Places::new(anchor.geometry, u32::from(anchor.images.disks))
     }
 
-    /// The places in images that are spread over so many disks.
+    /// Returns the places in images that are spread over `disks` disks.
     #[must_use]
     pub fn new(geometry: Geometry, disks: u32) -> Places {
         assert!(disks > 0, "images are on at least one disk");

@@ -1,11 +1,11 @@
 //! Plans what memory is loaded from: which image, and which pages from the other one.
 //!
-//! The restart loads the newest image that can be read and accepts a page only if the directory vouches
-//! for it. It takes a damaged page from the older image, whose epoch is then the page's base: the same
-//! rule applies with a smaller k, and the log is read from further back. This is why a database keeps
-//! both images, and the log back to the older one. Damaged pages are found while pages are loaded, when
-//! records may already have been played. The restart then plans again with the damaged pages known and
-//! starts over; nothing durable has changed by then. The module `choice` holds the decision as a table.
+//! The restart loads the newest image that can be read and accepts a page only if the directory vouches for it. It
+//! takes a damaged page from the older image, whose epoch is then the page's base. The same rule applies with a smaller
+//! k, and the log is read from further back. This is why a database keeps both images, and the log back to the older
+//! one. Damaged pages are found while pages are loaded, when records may already have been played. The restart then
+//! plans again with the damaged pages known and starts over. It has changed nothing durable at that point. The module
+//! `choice` holds the decision as a table.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -40,29 +40,29 @@ pub(crate) struct Run {
     pub entries: Vec<(u32, DirEntry)>,
 }
 
-/// What memory is loaded from.
+/// The pages, and the log behind them, that memory is loaded from.
 pub struct ImagePlan {
     /// The newest usable image; `None` if there is no image yet.
     pub slot: Option<ImageSlot>,
     /// Its checkpoint epoch.
     pub k: CkptEpoch,
-    /// What it lists, without the pages that are damaged in it.
+    /// Its directory, without the pages that are damaged in it.
     pub directory: Directory,
     /// The sequence number of each partition that the image reflects; zeros without a consistent image.
     pseq: Vec<u64>,
     /// Hash index entries by partition.
     pub sidecars: Vec<Vec<u8>>,
-    /// Where each stream must be read from.
+    /// The position from which each stream must be read.
     pub begin: Vec<Pos>,
     /// Pages that come from the older image.
     pub rebuilt: BTreeSet<PageId>,
     /// Pages that are in no image, left empty; their records do not count.
     pub lost: BTreeSet<PageId>,
     /// Slots that were complete and cannot be relied on any more, wholly or in part. They must not
-    /// be named again before they are rewritten, and be rewritten first: the image that stood in
-    /// for them is the only one left.
+    /// be named again before they are rewritten, and they are rewritten first: the image that
+    /// replaced them is the only one left.
     pub damaged: Vec<ImageSlot>,
-    /// What an operator should know.
+    /// Notes for an operator.
     pub notes: Vec<String>,
     /// Pages listed.
     pub pages: u64,
@@ -179,7 +179,7 @@ impl Candidates<'_> {
         }
     }
 
-    /// Whether pages of the newer image cannot be taken from the older one.
+    /// Returns whether pages of the newer image cannot be taken from the older one.
     fn is_whole(&self) -> bool {
         let newer = self.slots[Rank::Newer.index()];
         newer.is_some_and(|slot| self.anchor.image(slot).consistent)
@@ -237,9 +237,8 @@ impl Candidates<'_> {
     }
 }
 
-/// Whether an error is damage that an older image can replace: a missing file, something else in its
-/// place, or a sector that the disk does not return. Other failures (no rights, no file handles) do not
-/// prove the image damaged.
+/// Returns whether an error is damage that an older image can replace: a missing file, something else in its place, or
+/// a sector that the disk does not return. Other failures (no rights, no file handles) do not prove the image damaged.
 fn is_damage(error: &Error) -> bool {
     error.is_not_found()
         || error.is_of_another_kind()
@@ -453,7 +452,7 @@ impl ImagePlan {
         std::mem::take(&mut *self.bad.lock())
     }
 
-    /// The error for damaged pages that nothing can stand in for.
+    /// Returns the error for damaged pages that nothing can replace.
     #[must_use]
     pub fn give_up(&self, bad: &BTreeSet<PageId>, why: &str) -> Error {
         let worst = bad.first().copied().unwrap_or_default();

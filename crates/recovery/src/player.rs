@@ -66,7 +66,7 @@ pub enum PagePlayer {
     Merge(Mergers),
 }
 
-/// How many workers merge. Each plays only its own partitions.
+/// The number of workers that merge. Each plays only its own partitions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mergers {
     /// One plays everything.

@@ -19,7 +19,7 @@ use crate::source::LogSource;
 pub use crate::means::Means;
 pub use crate::stats::ReplayStats;
 
-/// What a recovery leaves.
+/// The result of a recovery.
 pub struct State {
     /// The pages.
     pub heap: Arc<Heap>,

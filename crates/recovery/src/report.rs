@@ -141,7 +141,7 @@ pub struct Bytes {
     pub backup: u64,
 }
 
-/// What the second pass did: ordered frames.
+/// The figures of the second pass: ordered frames.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub struct OrderedReport {
     /// Read.
@@ -180,9 +180,9 @@ pub struct RestartReport {
     pub level: u8,
     /// Threads used.
     pub threads: usize,
-    /// Whether the database had been closed cleanly.
+    /// True if the database had been closed cleanly.
     pub clean: bool,
-    /// Whether this was its first start.
+    /// True if this was its first start.
     pub created: bool,
     /// The image used: its slot, or `none`.
     pub image: String,
@@ -193,9 +193,9 @@ pub struct RestartReport {
     /// The epoch that the anchor vouched for: a log that had ended before it would have been refused.
     /// From there to the durable epoch, one stream alone cannot tell a cut log from a torn tail.
     pub vouched_epoch: u64,
-    /// When that epoch was durable, microseconds since 1970.
+    /// The time at which that epoch was durable, microseconds since 1970.
     pub vouched_us: u64,
-    /// Where each stream was cut.
+    /// The position at which each stream was cut.
     pub cut: Vec<u64>,
     /// Blocks beyond the cut, which are void.
     pub void_blocks: u64,
@@ -211,7 +211,8 @@ pub struct RestartReport {
     pub bytes: Bytes,
     /// Reads of the log by owner, in the order in which owners play.
     pub log_reads: Vec<OwnerReads>,
-    /// Page faults of the process meanwhile: memory that the kernel made present. 0: not counted.
+    /// Page faults of the process during the restart: memory that the kernel made present. 0: not
+    /// counted.
     pub page_faults: u64,
     /// Pages loaded from the image.
     pub pages_fetched: u64,
@@ -229,12 +230,12 @@ pub struct RestartReport {
     /// The tree's part, if the database has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tree: Option<TreeReport>,
-    /// Ordered frames that did something else than before the crash, where the caller accepted that.
+    /// Ordered frames with another result than before the crash, if the caller accepted that.
     #[serde(skip_serializing_if = "Divergences::is_empty")]
     pub divergences: Divergences,
     /// The logical digest, if it was asked for.
     pub digest: Option<String>,
-    /// What an operator should know.
+    /// Notes for an operator.
     pub notes: Vec<String>,
 }
 
@@ -248,7 +249,7 @@ impl RestartReport {
     }
 }
 
-/// What reading so many bytes in so many seconds comes to; nothing if it took no time.
+/// Returns the rate of reading `bytes` in `seconds`, as text. Empty if it took no time.
 fn rate(bytes: u64, seconds: f64) -> String {
     let us = Duration::try_from_secs_f64(seconds)
         .unwrap_or_default()

@@ -55,13 +55,14 @@ pub struct Restarted {
     pub anchor: Option<AnchorCell>,
     /// The anchor's record as it is now, or would be.
     pub record: Anchor,
-    /// What the images list.
+    /// The directories of the images.
     pub directories: [Directory; 2],
-    /// Where the log goes on.
+    /// The point at which the log continues.
     pub wal_start: WalStart,
     /// The tables.
     pub catalog: Catalog,
-    /// The tree, and what is to be undone in it, if the database has one. After a restart that changes nothing, nothing is.
+    /// The tree, and what is to be undone in it. After a restart that changes nothing, nothing is. `None`: the database
+    /// has no tree.
     pub tree: Option<RestartedTree>,
     /// The report.
     pub report: RestartReport,
@@ -82,14 +83,12 @@ impl Restarted {
     }
 }
 
-/// Brings a database back. `Ok(None)` if there is none on these disks.
+/// Brings a database back. `Ok(None)`: these disks have no database.
 ///
 /// # Errors
 /// [`Error::Corrupt`] if anything acknowledged is missing or damaged beyond repair; [`Error::LostLog`] if an archive
-/// proves that;
-/// [`Error::Stopped`] if log or anchor cannot be written at its end, after which it is simply taken
-/// again; [`Error::Usage`] if the method, the level or the players are not for this log: then nothing was
-/// changed.
+/// proves that. [`Error::Stopped`] if log or anchor cannot be written at its end: the caller may then restart again.
+/// [`Error::Usage`] if the method, the level or the players are not for this log: then nothing was changed.
 pub fn restart(options: &RestartOptions) -> Result<Option<Restarted>> {
     let clock = options.clock.as_ref();
     let (begin, faults) = (clock.mono_ns(), clock.page_faults());
@@ -231,7 +230,7 @@ fn begin_life(
     })
 }
 
-/// What the images list, as far as memory was loaded from them.
+/// Returns the directories of the images, as far as memory was loaded from them.
 fn trusted_directories(image: &mut ImagePlan, record: &Anchor) -> [Directory; 2] {
     let none = || Directory::empty(record.geometry.partitions);
     let mut directories = [none(), none()];

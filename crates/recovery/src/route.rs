@@ -62,7 +62,7 @@ pub(crate) fn foreign(frame: Frame<'_>, origin: &Origin) -> Error {
     )
 }
 
-/// What it means if a frame makes no sense.
+/// The explanation of a frame that makes no sense.
 pub(crate) const WRITERS_BUG: &str =
     "The checksums hold, so this is a bug in the writer. Keep a copy and report it.";
 

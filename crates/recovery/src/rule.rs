@@ -4,18 +4,17 @@
 //! *Differential Logging* (000), section 3.4: the BackupID test of algorithm 3.
 //!
 //! # Deviations
-//! A page carries an assigned checkpoint *epoch*, where the paper toggles one bit. A cancelled sweep
-//! therefore leaves no mixed parity, and the test reads the image's number instead of a page header. In
-//! executor mode every logged record is committed: `wanted` means that its epoch is at most the target,
-//! which the cut has already decided for whole blocks. In steal mode the transaction's [`Fate`] decides.
-//! The tag of every record is tested, where the paper tests tags only within the window of the last
-//! checkpoint. The answer there is the same, and the phase of the scan need not be known. The test does
-//! not permit an append after the latch is released (algorithm 1, step 6 after 5): a change that the image
-//! contains and the log has lost cannot be undone.
+//! A page carries an assigned checkpoint *epoch*, where the paper toggles one bit. A cancelled sweep therefore leaves
+//! no mixed parity, and the test reads the image's number instead of a page header. In executor mode every logged
+//! record is committed. `wanted` means that its epoch is at most the target, and the cut has already decided this for
+//! whole blocks. In steal mode the transaction's [`Fate`] decides. The tag of every record is tested, where the paper
+//! tests tags only within the window of the last checkpoint. The answer there is the same, and the phase of the scan
+//! need not be known. The test does not permit an append after the latch is released (algorithm 1, step 6 after 5). A
+//! change that the image contains and the log has lost could not be undone.
 
 use perdura_base::{CkptEpoch, Epoch};
 
-/// What an image's pages hold.
+/// The state that an image's pages hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ImageKind {
     /// A sweep over running transactions, of this checkpoint epoch: each page has the changes made
@@ -51,7 +50,7 @@ impl Skip {
     }
 }
 
-/// What to do with a record, decided without touching its page.
+/// The decision on a record, made without touching its page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Gate {
     /// Leave it.
@@ -60,8 +59,9 @@ pub enum Gate {
     Apply,
 }
 
-/// Whether the image has a committed change with this tag and epoch. The visit of sweep k assigned
-/// `k` to the page, so changes before it carry a smaller tag; a cut asks for the epoch alone.
+/// Returns whether the image has a committed change with this tag and epoch. The visit of sweep k
+/// assigned `k` to the page, so changes before it carry a smaller tag. For a cut the epoch alone
+/// decides.
 #[must_use]
 pub fn reflected(tag: CkptEpoch, epoch: Epoch, image: ImageKind) -> bool {
     match image {
@@ -70,23 +70,23 @@ pub fn reflected(tag: CkptEpoch, epoch: Epoch, image: ImageKind) -> bool {
     }
 }
 
-/// Whether sweep `k` visited a page after the change with this tag.
+/// Returns whether sweep `k` visited a page after the change with this tag.
 fn saw(tag: CkptEpoch, k: CkptEpoch) -> bool {
     tag < k
 }
 
-/// Whether the target state has a committed transaction of this epoch.
+/// Returns whether the target state has a committed transaction of this epoch.
 #[must_use]
 pub fn wanted(epoch: Epoch, target: Epoch) -> bool {
     epoch <= target
 }
 
-/// What became of a transaction, as far as the log up to the target tells.
+/// The fate of a transaction, as far as the log up to the target shows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
     /// Committed in this epoch.
     Committed(Epoch),
-    /// Rolled back by compensation records: they and the changes they take back cancel.
+    /// Rolled back by compensation records: they and the changes that they undo cancel.
     AbortedCompensated,
     /// Rolled back without a record, outside every checkpoint window, when this was the newest
     /// checkpoint epoch.
@@ -96,11 +96,11 @@ pub enum Fate {
     Lost(CkptEpoch),
 }
 
-/// Whether the image holds the net effect of a change with this tag: it saw the change, and not
-/// also an unlogged rollback of it. Such a rollback lies in no window, so relative to sweep `k` it
-/// came wholly before (`k > gx`) or wholly after. A cut has no trace of a transaction that did not
-/// commit; one that was compensated counts as reflected, its compensations included, because their
-/// sum is nothing and no record before the cut is then needed.
+/// Returns whether the image holds the net effect of a change with this tag: it saw the change, and
+/// not also an unlogged rollback of it. Such a rollback lies in no window, so relative to sweep `k`
+/// it came wholly before (`k > gx`) or wholly after. A cut has no trace of a transaction that did
+/// not commit. A compensated transaction counts as reflected, its compensations included: their sum
+/// is nothing, and no record before the cut is needed.
 #[must_use]
 pub fn net_reflected(tag: CkptEpoch, image: ImageKind, fate: Fate) -> bool {
     match (image, fate) {
@@ -112,9 +112,9 @@ pub fn net_reflected(tag: CkptEpoch, image: ImageKind, fate: Fate) -> bool {
     }
 }
 
-/// Whether the target state has this transaction's changes. One that was compensated counts as
-/// wanted, its compensations included: that is exact, and never needs a record before the image's
-/// begin.
+/// Returns whether the target state has this transaction's changes. A compensated transaction
+/// counts as wanted, its compensations included: that is exact, and never needs a record before the
+/// image's begin.
 #[must_use]
 pub fn wanted_fate(fate: Fate, target: Epoch) -> bool {
     match fate {
@@ -145,8 +145,9 @@ pub fn gate_tag(tag: CkptEpoch, k: CkptEpoch) -> Gate {
     }
 }
 
-/// The rule for a record with an order: what stands behind the begin mark of its page's image `k`
-/// in its stream, which the caller `has_begun`, is redone, reflected or not. Image 0 is no image.
+/// Decides on a record with an order. Behind the begin mark of its page's image `k` in its stream,
+/// it is redone, reflected or not. `has_begun` returns whether it is behind that mark. Image 0 is
+/// no image.
 #[must_use]
 pub fn gate_begun(k: CkptEpoch, has_begun: impl FnOnce(CkptEpoch) -> bool) -> Gate {
     if k == CkptEpoch(0) || has_begun(k) {

@@ -256,7 +256,7 @@ impl<'a, W: Work> Runner<'a, W> {
         }
     }
 
-    /// Whether image and log are in memory, all of both.
+    /// Returns whether the whole image and the whole log are in memory.
     fn is_played(&self, state: &ScheduleState<W::Part, W::Unit>) -> bool {
         let played = if self.mergers > 0 {
             state.mergers_left == 0
@@ -380,7 +380,7 @@ impl<'a, W: Work> Runner<'a, W> {
         })
     }
 
-    /// What remains when all is played, and the indexes: behind the log, or ahead of it.
+    /// Takes a job that remains when all is played: the end of the log, and the indexes behind it.
     fn take_end(
         &self,
         state: &mut ScheduleState<W::Part, W::Unit>,

@@ -36,7 +36,7 @@ pub trait LogSource: Sync {
     fn read(&self, part: usize, number: usize) -> Result<Self::Raw>;
 }
 
-/// What of a log counts.
+/// The part of a log that counts.
 #[derive(Debug, Clone)]
 pub struct LogEnd {
     /// The newest epoch that the log holds in full.
@@ -51,7 +51,7 @@ pub struct LogEnd {
 
 /// A unit as it was read, unchecked.
 pub trait Raw: Send {
-    /// What checking it yields.
+    /// The unit after the check.
     type Open: Frames;
 
     /// Bytes of memory that it takes.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::rule::Gate;
 
-/// What replay did.
+/// The figures of a replay.
 #[derive(Debug, Clone, Default)]
 pub struct ReplayStats {
     /// Committed transactions seen.

@@ -38,7 +38,7 @@ pub struct Decided {
     pub void_blocks: u64,
     /// Each stream's units as ranges of its blocks, oldest first.
     units: Vec<Vec<Range<usize>>>,
-    /// What a seeded bug keeps of the void blocks.
+    /// The void blocks that a seeded bug keeps.
     #[cfg(feature = "flaws")]
     pub(crate) void_tail: Vec<Vec<perdura_wal::BlockRef>>,
 }
@@ -74,7 +74,7 @@ impl<'a> Streams<'a> {
         Streams { later, ..self }
     }
 
-    /// What the scans found.
+    /// Returns the result of the scans.
     ///
     /// # Errors
     /// [`Error::Stopped`] if the streams were not all scanned.

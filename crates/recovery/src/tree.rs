@@ -3,14 +3,14 @@
 //! ```text
 //! log durable ─► pages repaired ─► analysis, changes of structure redone ─► operations redone ─► anchor ─► losers undone ─► work
 //! ```
-//! 1. What the log says is made durable, because the next steps write pages.
+//! 1. The contents of the log are made durable, because the next steps write pages.
 //! 2. Pages that a crash has torn are made whole from the double-write file.
-//! 3. *Analysis* reads the tree's records from the redo start on: it redoes the changes of structure and makes a table of the pages that
-//!    were dirty. A method whose table is made of operations reads those, too.
-//! 4. *Redo* reads all operations in the order of their numbers, those of all transactions. The table tells of most, before their page is read,
-//!    that the page has them. Meanwhile the transactions are noted that have not ended.
-//! 5. The restart names the new life in the anchor. Only then are the losers undone, in that life: compensations that lay in a life
-//!    without a name would be made twice.
+//! 3. *Analysis* reads the tree's records from the redo start on. It redoes the changes of structure, and makes a table
+//!    of the pages that were dirty. If a method makes its table from operations, analysis reads those too.
+//! 4. *Redo* reads the operations of all transactions in the order of their numbers. For most of them the table shows,
+//!    before their page is read, that the page has them. Redo also notes the transactions that have not ended.
+//! 5. The restart names the new life in the anchor. Only then are the losers undone, in that life. Compensations in a
+//!    life without a name would be made twice.
 //!
 //! | module | one idea |
 //! |---|---|
@@ -117,7 +117,7 @@ pub(crate) fn open_pages(
     }
 }
 
-/// What the pages of a tree are.
+/// Returns the shape of a tree's pages.
 pub(crate) fn shape(anchor: &Anchor, tree: &TreeAnchor) -> Shape {
     let database = anchor.uuid.0.first_chunk();
     Shape {
@@ -208,8 +208,8 @@ impl Part<'_> {
         })
     }
 
-    /// The log reaches as far as the pages do: one that has lost its newest blocks in a way that looks like a torn tail would leave pages
-    /// with changes that nothing tells of.
+    /// Fails if the log ends before the pages do. A log may lose its newest blocks in a way that looks like a torn
+    /// tail. Then pages would have changes that no record describes.
     fn check_reach(&self, newest: Gsn) -> Result<()> {
         let last = log::last_number(&self.log.scans)?.max(self.tree.rssp);
         if newest <= last {
@@ -255,7 +255,7 @@ impl Part<'_> {
         Ok(())
     }
 
-    /// The redo start is one that this log has seen.
+    /// Fails if the redo start is beyond this log.
     fn check_redo_start(&self) -> Result<()> {
         let (rssp, last) = (self.tree.rssp, self.log.cut.gsn_max);
         if rssp <= last {

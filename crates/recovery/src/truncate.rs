@@ -1,4 +1,5 @@
-//! How far the log may be cut. One function computes it, and one assertion guards it.
+//! The position up to which the log may be cut. One function computes it, and one assertion guards
+//! it.
 
 use perdura_base::Pos;
 use perdura_base::flaw::{Flaw, armed};

@@ -22,7 +22,7 @@ use crate::restart::{RestartOptions, Restarted, restart};
 
 pub use crate::findings::{Findings, ImageFindings, Problem, StreamFindings, TreeFindings};
 
-/// What was found, and whether a restart refuses the database for it.
+/// The findings, and whether a restart refuses the database for them.
 pub struct Verified {
     /// The findings.
     pub found: Findings,
@@ -34,8 +34,8 @@ pub struct Verified {
 /// pages does not change. `describe` gives the rows and the digest. `Ok(None)` if there is no database.
 ///
 /// # Errors
-/// What keeps a restart from even beginning: no anchor that can be read, files that are missing or
-/// another database's.
+/// The obstacles that prevent even the begin of a restart: no readable anchor, files that are
+/// missing or another database's.
 pub fn verify(
     options: &RestartOptions,
     describe: &dyn Fn(&Restarted) -> Result<(u64, String)>,
@@ -217,7 +217,7 @@ fn parses(frame: Frame<'_>, counts: &mut FrameCounts) -> bool {
     }
 }
 
-/// Where the log that a restart could need begins, in each stream: at the older image.
+/// Returns the begin, in each stream, of the log that a restart could need: at the older image.
 #[must_use]
 pub fn log_begin(anchor: &Anchor) -> Vec<Pos> {
     let complete = anchor.images.iter().filter(|image| image.is_complete());

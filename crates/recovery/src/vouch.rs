@@ -1,9 +1,9 @@
-//! Telling the anchor how far the log is durable.
+//! Reports of the log's durable end to the anchor.
 //!
-//! The end of a log is the one place where a cut and a torn tail look alike. So the anchor, which is
-//! on another disk or at least in another file, names a durable epoch and where each stream's part of
-//! it ends: a restart that finds less refuses to start. The engine calls [`vouch`] about once a second
-//! while the log is written and when it is closed; no commit waits for it.
+//! The end of a log is the one place where a cut and a torn tail look alike. So the anchor, which is on another disk or
+//! at least in another file, names a durable epoch and the end of each stream's part of it. A restart that finds less
+//! refuses to start. The engine calls [`vouch`] about once a second while the log is written and when it is closed; no
+//! commit waits for it.
 //!
 //! # Invariants
 //! * The anchor names at most D: a record is vouched for when it is durable and never before.

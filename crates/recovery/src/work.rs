@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use perdura_base::Result;
 
-/// What there is to do. All methods may run on any thread.
+/// The work of a restart. All methods may run on any thread.
 pub trait Work: Sync {
-    /// What BR hands to BP.
+    /// A part of the image, from BR to BP.
     type Part: Send;
-    /// What LR hands to LP.
+    /// A unit of the log, from LR to LP.
     type Unit: Send + Sync;
 
     /// Parts of the image on each of its disks.
@@ -63,7 +63,8 @@ pub trait Work: Sync {
         workers: usize,
         next: &mut dyn FnMut(usize) -> Result<Option<Arc<Self::Unit>>>,
     ) -> Result<()>;
-    /// How many workers merge, given this many players; 0 for an order-free scheme.
+    /// Returns the number of workers that merge, with `threads` players; 0 for an order-free
+    /// scheme.
     fn mergers(&self, threads: usize) -> usize;
 
     /// After the last LP: ends the log for its players, with a second pass if they need one.

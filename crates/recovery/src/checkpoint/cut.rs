@@ -1,4 +1,4 @@
-//! What a consistent image takes beside: the numbers in its sections, and the order of its visits.
+//! The extras of a consistent image: the numbers in its sections, and the order of its visits.
 
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::num::to_usize;

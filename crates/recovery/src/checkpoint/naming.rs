@@ -1,7 +1,7 @@
 //! The end of a checkpoint: the anchor names the image, and only then the log is cut.
 //!
-//! The same update moves the anchor's section of the archive: what is cut below it is durable in the
-//! archive, and the anchor says so before.
+//! This update also moves the anchor's section of the archive. The log that is cut below it is durable in the archive,
+//! and the anchor says so before the cut.
 
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::{CkptEpoch, ImageSlot, Pos, Result};
@@ -51,7 +51,7 @@ impl Checkpointer {
         }
     }
 
-    /// Whether everything that the image reflects is durable.
+    /// Returns whether everything that the image reflects is durable.
     pub(super) fn is_durable(&self, cover: &Cover) -> bool {
         let rung = match armed(Flaw::ImageOnMirror) {
             true => Rung::Mirror,

@@ -7,7 +7,7 @@
 pub(super) const HEAP: usize = 0;
 pub(super) const TREES: usize = 1;
 
-/// What a running checkpoint does next.
+/// The next step of a running checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Phase {
     /// Copies pages of a partition under its latch.
@@ -50,7 +50,7 @@ pub(super) enum Stage {
     Truncate,
 }
 
-/// What happens to a checkpoint.
+/// An event of a checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Event {
     /// The begin marks are appended and the checkpoint epoch is published.
@@ -195,8 +195,8 @@ mod tests {
         Event::Abandon,
     ];
 
-    /// A row for each state, a cell for each event: the first letter of the next state, `D`
-    /// for Directory, `S` for SyncPages, `t` for Tree, `T` for Truncate, `.` for a pair that cannot happen.
+    /// A row for each state, with a cell for each event: the first letter of the next state. `S` is SyncPages, `t` is
+    /// Trees, `T` is Truncate, and `.` is a pair that cannot happen.
     const TABLE: [(Stage, &str); 10] = [
         (Stage::Idle, "C..............."),
         (Stage::Copy, ".W.............I"),

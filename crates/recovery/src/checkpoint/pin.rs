@@ -9,7 +9,7 @@ use perdura_base::{Error, ImageSlot, Result};
 use super::Checkpointer;
 use crate::anchor::Anchor;
 
-/// How many hold each image.
+/// The number of pins on each image.
 pub(super) type Pins = Arc<Mutex<[u32; 2]>>;
 
 /// The right to read the newest image: while it is held, no checkpoint begins to overwrite the image.
@@ -45,7 +45,7 @@ impl Drop for Pin {
 }
 
 impl Checkpointer {
-    /// Holds the newest image; `None` if there is none.
+    /// Holds the newest image. `None`: no image is complete.
     #[must_use]
     pub fn pin_newest(&self) -> Option<Pin> {
         let anchor = self.parts.anchor.get();
@@ -62,7 +62,7 @@ impl Checkpointer {
         })
     }
 
-    /// Whether the image that the next checkpoint is to overwrite is held.
+    /// Returns whether the image that the next checkpoint is to overwrite is held.
     #[must_use]
     pub fn is_held(&self) -> bool {
         self.check_pin(self.next_slot()).is_err()

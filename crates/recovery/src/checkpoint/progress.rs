@@ -1,8 +1,8 @@
-//! What a checkpoint says of itself: a step's result, and figures.
+//! The reports of a checkpoint: a step's result, and figures.
 
 use serde::Serialize;
 
-/// What a step did.
+/// The result of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CheckpointProgress {
     /// No checkpoint is running.
@@ -28,11 +28,11 @@ pub struct CheckpointStats {
     pub last_pages: u64,
     /// Bytes the newest one wrote.
     pub last_bytes: u64,
-    /// How long it took, microseconds.
+    /// Duration of the newest one, microseconds.
     pub last_us: u64,
-    /// When it ended, microseconds since 1970; 0 if none since the start.
+    /// End of the newest one, microseconds since 1970; 0 if none has ended since the start.
     pub last_end_us: u64,
-    /// Whether one is running.
+    /// True if a checkpoint is running.
     pub running: bool,
     /// Partitions the running one has swept.
     pub partitions_done: u64,

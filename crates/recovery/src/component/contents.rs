@@ -8,7 +8,7 @@ use perdura_heap::Shape;
 pub struct KeyContent<'a> {
     /// The key.
     pub key: Cow<'a, [u8]>,
-    /// When it expires, milliseconds since 1970.
+    /// The time at which it expires, milliseconds since 1970. `None`: never.
     pub expiry_ms: Option<u64>,
     /// Its value; `None` if the row does not parse, or heads a collection that does not exist.
     pub value: Option<Value<'a>>,
@@ -28,9 +28,9 @@ pub enum Value<'a> {
 
 /// A collection's elements.
 pub struct Elements<'a> {
-    /// What the collection is.
+    /// The collection's shape.
     pub shape: Shape,
-    /// How many elements the collection has.
+    /// The number of its elements.
     pub count: u64,
     /// The elements: those of a list in their order, others in any.
     pub each: Box<dyn Iterator<Item = Element<'a>> + 'a>,

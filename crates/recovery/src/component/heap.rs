@@ -92,7 +92,8 @@ fn list_table(
     Ok(())
 }
 
-/// What a client reads of a row; `None` if the row is an element, or heads a collection that does not exist.
+/// Returns the value that a client reads from a row. `None`: the row is an element, or heads a collection that does not
+/// exist.
 fn value_of<'a>(
     parts: &'a [PartitionGuard<'_>],
     table: TableId,

@@ -13,7 +13,7 @@ use super::Backward;
 use crate::base::begun_by;
 use crate::rule::{Fate, Gate, ImageKind, Skip};
 
-/// Where the algorithm is in its stream, and its table of active transactions.
+/// The algorithm's place in its stream, and its table of active transactions.
 #[derive(Default)]
 pub(super) struct Printed {
     phase: Phase,
@@ -28,7 +28,7 @@ enum Phase {
     BeforeBegin,
 }
 
-/// Whether the algorithm takes the place of the rule.
+/// Returns whether the algorithm replaces the rule.
 fn is_armed() -> bool {
     armed(Flaw::PrintedRule) || armed(Flaw::ListRace)
 }
@@ -75,7 +75,7 @@ impl Printed {
         }
     }
 
-    /// What to do with a change of `txn`, if the algorithm decides. The BackupID is the parity of the tag.
+    /// Returns what to do with a change of `txn`, if the algorithm decides. The BackupID is the parity of the tag.
     pub fn gate(
         &self,
         txn: TxnId,

@@ -15,7 +15,7 @@ const ENTRY_BYTES: usize = 28;
 /// Bytes of the logged region's complement at a page's start.
 const META_BYTES: usize = 16;
 
-/// What the directory says of one page.
+/// The directory's entry for one page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct DirEntry {
     /// The checkpoint that wrote the page into this slot; 0 if the page is not in the image.
@@ -40,7 +40,7 @@ impl DirEntry {
         }
     }
 
-    /// Whether the page is in the image.
+    /// Returns whether the page is in the image.
     #[must_use]
     pub fn is_present(&self) -> bool {
         self.epoch.0 != 0
@@ -116,7 +116,7 @@ impl Directory {
             .filter(|(_, entry)| entry.is_present())
     }
 
-    /// How many pages are present.
+    /// Returns the number of pages that are present.
     #[must_use]
     pub fn pages(&self) -> u64 {
         let present = |entries: &Vec<DirEntry>| entries.iter().filter(|e| e.is_present()).count();

@@ -30,7 +30,7 @@ pub struct DirectoryWriter {
 const HEAD_FIELDS_BYTES: usize = 40;
 /// The bytes of the fields that a reader ignores: see docs/formats/image.md.
 const IGNORED: [usize; 5] = [7, FLAGS_AT, 37, 38, 39];
-/// Where the flags are, and the one that says that the image's pages are of one instant.
+/// The offset of the flags, and the flag of an image whose pages are of one instant.
 const FLAGS_AT: usize = 36;
 const CONSISTENT: u8 = 1;
 

@@ -102,17 +102,17 @@ impl ImageFile {
         self.file.sync()
     }
 
-    /// Whether `bytes` are what the directory lists for the page.
+    /// Returns whether `bytes` are what the directory lists for the page.
     #[must_use]
     pub fn is_listed(page: PageId, bytes: &[u8], entry: &DirEntry) -> bool {
         page_crc(page, bytes) == entry.crc && perdura_page::layout::useq(bytes) == entry.useq
     }
 }
 
-/// Where the header of a pages file has its disk's number.
+/// The offset of the disk's number in the header of a pages file.
 const DISK_NUMBER: usize = 7;
 
-/// What of a pages file's header is not zeros, its checksum aside.
+/// Appends the fields of a pages file's header, without its zeros and its checksum.
 fn put_pages_header(out: &mut Vec<u8>, slot: ImageSlot, uuid: &Uuid, number: u8) {
     out.put(b"PIMG");
     out.put_u16(FORMAT_VERSION);
@@ -121,7 +121,7 @@ fn put_pages_header(out: &mut Vec<u8>, slot: ImageSlot, uuid: &Uuid, number: u8)
     out.put(&uuid.0);
 }
 
-/// Whether the bytes are those of [`encode_pages_header`].
+/// Returns whether the bytes are those of [`encode_pages_header`].
 fn is_pages_header(head: &[u8], slot: ImageSlot, uuid: &Uuid, number: u8) -> bool {
     let mut fields = Vec::with_capacity(32);
     put_pages_header(&mut fields, slot, uuid, number);

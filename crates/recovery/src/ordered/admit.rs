@@ -1,4 +1,5 @@
-//! Whether a frame is played: its numbers against the image's, and against those before it.
+//! The decision whether a frame is played, by comparison of its numbers with the image's and with
+//! those before it.
 
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::{Epoch, Error, PartitionId, Result};
@@ -91,7 +92,8 @@ impl Admission {
         })
     }
 
-    /// Whether the image has what a frame did: all its numbers are the image's, or none is.
+    /// Returns whether the image has what a frame did. Fails if the image has some of its numbers
+    /// and not all.
     fn is_reflected(&self, entry: &Entry) -> Result<bool> {
         let mut has = 0;
         for (partition, pseq) in entry.parts() {

@@ -27,7 +27,7 @@ pub(super) struct EntryHead {
     pub family: Family,
     pub origin: Origin,
     numbers: OrderedHead,
-    /// Where its body begins in its payload.
+    /// The offset of its body in its payload.
     body: usize,
 }
 

@@ -21,7 +21,7 @@ const AHEAD_BYTES: u64 = 1 << 20;
 /// So many frames of one partition a thread plays without asking what is next.
 const RUN_MAX: usize = 16;
 
-/// What the threads share.
+/// The state that the threads share.
 struct Shared {
     queues: Queues,
     /// A thread reads.
@@ -37,7 +37,7 @@ struct Shared {
     played: u64,
 }
 
-/// Where the frames come from.
+/// The source of the frames.
 struct Feeder<'a> {
     epochs: Epochs<'a>,
     admission: Admission,
@@ -53,7 +53,7 @@ pub(super) struct Pass<'a> {
     clock: &'a dyn Clock,
 }
 
-/// What a pass did.
+/// The result of a pass.
 pub(super) struct Done {
     pub played: u64,
     pub reflected: u64,
@@ -105,7 +105,7 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// What was done, when [`run`](Self::run) has returned.
+    /// Returns the result, once [`run`](Self::run) has returned.
     pub fn into_done(self) -> Done {
         let (shared, feeder) = (self.shared.into_inner(), self.feeder.into_inner());
         assert!(
@@ -148,7 +148,8 @@ impl<'a> Pass<'a> {
                 shared.feeding = true;
                 let fed = MutexGuard::unlocked(&mut shared, || self.feed());
                 shared.feeding = false;
-                // Before another thread looks: it would find that nobody reads or plays, and take that for a contradiction.
+                // Set before another thread looks. That thread would find that no thread reads or plays, and would
+                // report a contradiction.
                 shared.stopped |= fed.is_err();
                 match fed? {
                     Some(admitted) => shared.queues.push(admitted),
@@ -234,12 +235,12 @@ struct Chooser {
 }
 
 impl Chooser {
-    /// Whether to read on, with so many frames ready to be played.
+    /// Returns whether to read more, with `ready` frames ready to be played.
     fn feeds(&mut self, ready: usize) -> bool {
         self.state == 0 || ready == 0 || self.below(2) == 0
     }
 
-    /// One of so many ready frames.
+    /// Returns the index of one of `ready` ready frames.
     fn of(&mut self, ready: usize) -> usize {
         if self.state == 0 || ready < 2 {
             return 0;
@@ -247,7 +248,7 @@ impl Chooser {
         to_usize(self.below(to_u64(ready)))
     }
 
-    /// How many frames of one partition are taken together at most.
+    /// Returns the most frames of one partition that are taken together.
     fn run_max(&mut self) -> usize {
         if self.state == 0 {
             return self.run_max;

@@ -42,12 +42,12 @@ impl Queues {
         }
     }
 
-    /// Whether nothing waits and nothing is played.
+    /// Returns whether no frame waits and no frame is played.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// How many frames are ready.
+    /// Returns the number of frames that are ready.
     pub fn ready(&self) -> usize {
         self.ready.len()
     }
@@ -100,9 +100,9 @@ impl Queues {
         }
     }
 
-    /// Takes a ready frame, the one of this index, and up to `max` in all: behind a frame of one partition those that
-    /// follow it in its queue and are of no other partition either. They are played in this order, by one thread,
-    /// which finds the partition in its cache. Returns whether there are so many ready frames.
+    /// Takes the ready frame at `index`. If it is of one partition, also takes the frames that follow it in the queue
+    /// and are of that partition alone, up to `max` frames in all. One thread plays them in this order, and finds the
+    /// partition in its cache. Returns false if no ready frame has this index.
     pub fn take(&mut self, index: usize, max: usize, run: &mut Vec<(usize, Entry)>) -> bool {
         assert!(run.is_empty(), "the frames taken before were played");
         let Some(number) = self.ready.remove(index) else {

@@ -3,11 +3,10 @@
 //! Images are opened only when the choice depends on them, so a fact may be that an image has not
 //! been opened. [`choose`] then says which one to open, and is called again with what was found.
 //!
-//! The rule: the newest complete image that can be read is loaded. If some of its pages are known to
-//! be damaged, the next older complete image stands in for them. Damage moves the choice to the older
-//! image, and so do damaged pages of an image that is of one instant, since the older one has them
-//! as of another; any other failure (no rights, no file handles) says nothing of the image and ends the
-//! restart, because loading the older image would then give up a sound one.
+//! The rule: the newest complete image that can be read is loaded. If some of its pages are known to be damaged, they
+//! come from the next older complete image. Damage moves the choice to the older image. So do damaged pages of an image
+//! that is of one instant, since the older image has them as of another. Any other failure (no rights, no file handles)
+//! proves nothing about the image and ends the restart, because loading the older image would then give up a sound one.
 
 /// The complete images, by age.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,7 +24,7 @@ impl Rank {
     }
 }
 
-/// What is known of the image of one rank.
+/// The known state of the image of one rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fact {
     /// The anchor names no complete image of this rank.
@@ -42,18 +41,18 @@ pub(super) enum Fact {
     Failed,
 }
 
-/// What is known of both images.
+/// The known state of both images.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Facts {
     /// By [`Rank::index`].
     pub images: [Fact; 2],
-    /// Whether pages of that image, which the restart must not do without, are known to be damaged.
+    /// True if pages of that image, which the restart must not do without, are known to be damaged.
     pub has_bad: [bool; 2],
-    /// Whether the newer image is of one instant: pages of the older one cannot stand in for its pages.
+    /// True if the newer image is of one instant: pages of the older one cannot replace its pages.
     pub whole: bool,
 }
 
-/// What to do next.
+/// The next step of the restart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Choice {
     /// Open this image and choose again.
@@ -69,7 +68,7 @@ pub(super) enum Choice {
     /// Fail: pages of this image are damaged, and there is no older complete image, or its pages are damaged too
     /// and no mixture will do.
     NoOther(Rank),
-    /// Fail: pages of the newer image are damaged, and the older image cannot stand in for them.
+    /// Fail: pages of the newer image are damaged, and the older image cannot replace them.
     OtherUnusable,
 }
 

@@ -1,4 +1,4 @@
-//! What the anchor says of a tree: the section `TREE` (docs/formats/anchor.md).
+//! The anchor's entry for a tree: the section `TREE` (docs/formats/anchor.md).
 
 use perdura_base::cursor::{Reader, Writer};
 use perdura_base::num::{to_u32, to_usize};
@@ -11,7 +11,7 @@ pub const TREE_DIR: &str = "tree";
 /// The tag of the section.
 pub const SECTION: [u8; 4] = *b"TREE";
 
-/// What the anchor says of a tree.
+/// The anchor's entry for a tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TreeAnchor {
     /// The scheme of its records.
@@ -20,7 +20,7 @@ pub struct TreeAnchor {
     pub page_bytes: usize,
     /// The redo start of the newest checkpoint that has ended: what was changed by operations below it is in the pages.
     pub rssp: Gsn,
-    /// That checkpoint; 0 if there was none.
+    /// The epoch of that checkpoint; 0 if there was none.
     pub k: CkptEpoch,
 }
 

@@ -15,7 +15,7 @@ use crate::cursor::{Cursor, FrameBytes, Reads};
 use crate::route::{WRITERS_BUG, refuse};
 use crate::streams::UNIT_BYTES;
 
-/// Which frames are read.
+/// The frames that are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Wanted {
     /// The tree's records: long runs of blocks without one are skipped.
@@ -108,7 +108,8 @@ pub(super) struct NumberedLog<'a> {
     wanted: Wanted,
     /// The end of the stable log of each life: up to there no number is missing.
     eosl: BTreeMap<Incarnation, Gsn>,
-    /// What lies below has been left behind by a checkpoint, but for what reaches into it.
+    /// A checkpoint has made everything below this number unnecessary, except frames that reach
+    /// beyond it.
     from: Gsn,
     /// The last frame that was handed out.
     last: Option<(Incarnation, u64)>,
@@ -188,7 +189,7 @@ impl<'a> NumberedLog<'a> {
     }
 }
 
-/// The highest number of a frame in these streams, which end where they were cut; 0 if there is none.
+/// Returns the highest number of a frame in these streams, which end where they were cut; 0 without a frame.
 ///
 /// # Errors
 /// As [`NumberedLog::next`].

@@ -1,4 +1,4 @@
-//! How a restart redoes the operations of a tree: a table of dirty pages, or none, and how it finds the page of an operation.
+//! The redo of a tree's operations: the table of dirty pages, if any, and the way to the page of an operation.
 //!
 //! # Source
 //! *Implementing Performance Competitive Logical Recovery* (002), section 5: Log0, Log1, Log2, SQL1, SQL2; ARIES is our addition.
@@ -14,7 +14,7 @@ use perdura_tree::tree::Tree;
 
 use crate::player::Table;
 
-/// What makes the table.
+/// The analysis that makes the table.
 pub(super) enum Analysis {
     None,
     Deltas(LogicalAnalysis),
@@ -98,7 +98,7 @@ impl Analysis {
     }
 }
 
-/// How operations find their pages.
+/// The way in which operations find their pages.
 pub(super) enum Redo {
     ByKey(Option<DirtyPages>),
     ByPage(DirtyPages),
@@ -113,7 +113,8 @@ impl Redo {
         }
     }
 
-    /// Whether redo will want an operation's page, as far as that is known without it.
+    /// Returns whether redo will want an operation's page, as far as that is known without the
+    /// page.
     pub fn wants(&self, pid: Pid, gsn: Gsn) -> bool {
         self.table()
             .is_none_or(|table| table.skips(pid, gsn).is_none())

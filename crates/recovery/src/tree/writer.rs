@@ -54,7 +54,7 @@ impl TreeWriter {
         }
     }
 
-    /// What it has appended, and its copies.
+    /// Returns the bytes that it and its copies have appended.
     #[must_use]
     pub fn bytes(&self) -> RecordBytes {
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
