@@ -63,7 +63,7 @@ impl Steal {
         }
     }
 
-    /// Puts a row, padded with zeros, into a free slot. `None` if there is none: see
+    /// Puts a row, padded with zeros, into a free slot. `None`: no slot is free; see
     /// [`grow`](Self::grow).
     ///
     /// # Errors
@@ -208,7 +208,7 @@ impl Steal {
         }
     }
 
-    /// What comes before every change.
+    /// Checks that a change is allowed, and that the log has room for it.
     fn admit(&self, txn: &mut Txn, row_bytes: usize) -> Result<()> {
         self.options.check_row(row_bytes)?;
         if txn.rollback.is_some() {
@@ -228,7 +228,8 @@ impl Steal {
         true
     }
 
-    /// The taken slot at a place, locked; `None` if another transaction has it or it is free.
+    /// Locks the taken slot at a place and returns its index in the held slots. `None`: another
+    /// transaction has it, or it is free.
     fn hold_at(&self, txn: &mut Txn, place: Place) -> Option<usize> {
         let at = self.locate(place);
         let key = SlotKey::new(at.local, at.slot);
@@ -245,8 +246,8 @@ impl Steal {
         }
     }
 
-    /// Changes a slot the transaction has: to a row, or to free. `tag` is given only by a seeded
-    /// bug that read it earlier.
+    /// Changes a slot that the transaction has: to a row, or to free. Only a seeded bug, which read
+    /// the tag earlier, gives `tag`.
     pub(crate) fn change(
         &self,
         txn: &mut Txn,

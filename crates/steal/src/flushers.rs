@@ -13,8 +13,8 @@ use parking_lot::{Condvar, Mutex};
 use perdura_base::{Epoch, Result, StreamId};
 use perdura_wal::{FlushProgress, Rung, Wal};
 
-/// How long a thread sleeps when nothing calls it, at most. Blocks that fill up within an epoch
-/// are written this much later.
+/// The longest time for which a thread sleeps when nothing calls it. Blocks that fill up within an
+/// epoch are written up to this much later.
 const NAP: Duration = Duration::from_micros(500);
 
 struct Shared {

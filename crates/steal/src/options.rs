@@ -12,7 +12,7 @@ use perdura_wal::{Mode, Scheme, Wal};
 
 use crate::env::StealEnv;
 
-/// What an update's record covers.
+/// The bytes that an update's record covers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Records {
     /// The whole slot, as the literature has it; a delete clears the slot.
@@ -21,7 +21,7 @@ pub enum Records {
     Sparse,
 }
 
-/// Which stream a transaction is given.
+/// The choice of a transaction's stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Route {
     /// The one with the least waiting to be written.
@@ -49,7 +49,7 @@ impl Route {
 pub struct StealOptions {
     /// The logging scheme of a new database; not [`Scheme::Differential`].
     pub scheme: Scheme,
-    /// What records cover.
+    /// The bytes that records cover.
     pub records: Records,
     /// Bytes of a row at most; slots are of the smallest class that holds them.
     pub slot_bytes: usize,
@@ -63,11 +63,11 @@ pub struct StealOptions {
     pub block_bytes_max: usize,
     /// Log bytes that may wait in a stream before changes are refused.
     pub queue_bytes_max: u64,
-    /// Which stream a transaction is given.
+    /// The choice of a transaction's stream.
     pub route: Route,
     /// Memory for pages, bytes.
     pub memory_limit: u64,
-    /// How a restart works.
+    /// The schedule of a restart.
     pub schedule: Schedule,
     /// The restart method, or "auto".
     pub method: &'static str,
@@ -88,7 +88,7 @@ pub(crate) fn check_log_sizes(block_bytes_max: usize) -> Result<()> {
 }
 
 impl StealOptions {
-    /// The settings of a database of this scheme with rows of up to `slot_bytes` bytes.
+    /// Returns the settings of a database of this scheme with rows of up to `slot_bytes` bytes.
     #[must_use]
     pub fn new(scheme: Scheme, slot_bytes: usize) -> StealOptions {
         StealOptions {
@@ -119,7 +119,7 @@ impl StealOptions {
             })
     }
 
-    /// Whether a row is no longer than promised; the slots of the class may have room for more.
+    /// Fails if a row is longer than promised. The slots of the class may have room for more.
     pub(crate) fn check_row(&self, bytes: usize) -> Result<()> {
         if bytes > self.slot_bytes {
             return Err(Error::Usage(format!(

@@ -26,14 +26,14 @@ use crate::txn::{Recorder, Routed, Slotted};
 pub(crate) struct Change<'a> {
     pub at: Slotted,
     pub page: PageId,
-    /// Where the bytes begin in the page.
+    /// The offset of the bytes in the page.
     pub offset: usize,
     pub tag: CkptEpoch,
     pub before: &'a [u8],
     pub after: &'a [u8],
     pub taken: (bool, bool),
     pub compensation: bool,
-    /// Whether equal bytes are recorded too.
+    /// True if equal bytes are recorded too.
     pub whole: bool,
 }
 
@@ -152,7 +152,7 @@ impl Steal {
     }
 }
 
-/// Bytes of a record in the log, its frame's head included.
+/// Returns the size of a record in the log, its frame's head included, bytes.
 fn framed(record_bytes: usize) -> u64 {
     let bytes = perdura_base::num::to_u64(record_bytes);
     let head = 1 + perdura_base::cursor::varint_len(bytes);

@@ -1,10 +1,10 @@
 //! Aborts: logged if a checkpoint could see half of one, otherwise not.
 //!
-//! A rollback changes pages. Outside windows it need not be logged: relative to any image it lies wholly
-//! before or wholly after the visits, and the checkpoint epoch in its abort record tells which. The
-//! rollback holds the gate shared, so that no window begins meanwhile. Within a window some pages of the
-//! transaction have been visited and others not, so that each undo is logged as an ordinary change. The
-//! choice is made once: a rollback that began within a window stays compensated when the window ends.
+//! A rollback changes pages. Outside windows it need not be logged: relative to any image it lies wholly before or
+//! wholly after the visits, and the checkpoint epoch in its abort record shows which. The rollback holds the gate
+//! shared, so no window begins during the rollback. Within a window, some pages of the transaction have been visited
+//! and others not, so each undo is logged as an ordinary change. The choice is made once: a rollback that began within
+//! a window stays compensated when the window ends.
 //!
 //! DL2P and PL2P always compensate: their restart repeats history before it undoes the losers.
 //!
@@ -12,9 +12,8 @@
 //! *Differential Logging* (000), section 3.4, which has no compensation records.
 //!
 //! # Deviations
-//! The gate, and compensation within windows: without them an update before a page's visit and its
-//! rollback after the visit leave the update in the image and nothing in the log that says whether it is
-//! still in force.
+//! The gate, and compensation within windows. Without them, an update before a page's visit and its rollback after the
+//! visit would leave the update in the image. Nothing in the log would show whether it is still in force.
 
 use std::sync::atomic::Ordering;
 

@@ -88,7 +88,7 @@ impl Space {
         }
     }
 
-    /// The free slot that was freed last.
+    /// Takes the free slot that was freed last.
     pub fn pop_free(&mut self) -> Option<SlotKey> {
         self.free.pop()
     }
@@ -102,7 +102,7 @@ impl Space {
         self.free.len()
     }
 
-    /// Whether any slot is locked.
+    /// Returns whether any slot is locked.
     pub fn is_locked(&self) -> bool {
         !self.locks.is_empty()
     }

@@ -17,7 +17,7 @@ use super::txn::KeyTxns;
 use crate::env::StealEnv;
 use crate::txn::Committed;
 
-/// How full the leaves of a table are that a database is made with, percent.
+/// The fill of the leaves of a table that a database is made with, percent.
 const FILL_PERCENT: usize = 90;
 
 /// An open database of transactions over keys. All methods take `&self`; a [`KeyTxn`](super::KeyTxn) belongs to one

@@ -18,7 +18,7 @@ use crate::numbers::Numbers;
 use crate::options::Route;
 use crate::txn::Committed;
 
-/// What a write came to.
+/// The result of a write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Write {
     /// It is done; the row before, if there was one.

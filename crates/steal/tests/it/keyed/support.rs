@@ -21,7 +21,7 @@ pub fn env(disk: &Arc<SimDisk>, streams: usize) -> StealEnv {
     }
 }
 
-/// Small pages, few of them, and notes that are cut often.
+/// Returns options with few and small pages, and notes that are cut often.
 pub fn options(scheme: Scheme) -> KeyedOptions {
     KeyedOptions {
         page_bytes: 512,

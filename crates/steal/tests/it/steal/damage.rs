@@ -18,7 +18,7 @@ use crate::steal::walk::{Walk, seeds};
 
 const LIVES: u32 = 6;
 
-/// What the seeds came across: a test that damages nothing proves nothing.
+/// The damage that the seeds met: a test that damages nothing proves nothing.
 #[derive(Default, Debug)]
 struct Seen {
     damaged: u32,
@@ -35,7 +35,7 @@ enum Damage {
 }
 
 impl Damage {
-    /// Damage to the newest of two complete images.
+    /// Chooses damage to the newest of two complete images.
     fn draw(rng: &mut fastrand::Rng, disks: &Disks) -> Option<Damage> {
         let anchor = read_anchor(disks.env.disks.data.as_ref()).unwrap().unwrap();
         let complete = |image: &perdura_recovery::ImageStatus| image.is_complete();

@@ -51,7 +51,7 @@ pub fn options(scheme: Scheme, records: Records) -> StealOptions {
     }
 }
 
-/// What a transaction wrote, last write of each place last.
+/// The writes of a transaction, last write of each place last.
 pub type Writes = Vec<(Place, Option<Vec<u8>>)>;
 
 /// All that committed, in the order of commits.
@@ -78,13 +78,13 @@ impl History {
         rows
     }
 
-    /// After a restart: forgets what was lost.
+    /// Forgets the transactions that a restart has lost.
     pub fn forget_after(&mut self, durable: Epoch) {
         self.committed.retain(|(c, _)| c.epoch <= durable);
     }
 }
 
-/// Every taken row.
+/// Returns every taken row.
 pub fn rows(steal: &Steal) -> BTreeMap<Place, Vec<u8>> {
     let mut rows = BTreeMap::new();
     for id in 0..steal.heap().geometry().partitions {

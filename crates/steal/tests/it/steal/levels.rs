@@ -12,9 +12,9 @@ use crate::steal::harness::{
 };
 use crate::steal::restarts::{dry_run, methods, placed};
 
-/// A history with two checkpoints, the second left in its window at times, aborts before, within
-/// and after windows, and transactions open at the crash. The same for every scheme. Returns both
-/// digests: the one that is blind to places, and the one that sees them.
+/// Runs a history with two checkpoints, the second sometimes left in its window; aborts before,
+/// within and after windows; and transactions open at the crash. It is the same for every scheme.
+/// Returns both digests: the one that ignores places, and the one that includes them.
 pub fn history(disks: &Disks, options: StealOptions, seed: u64) -> (String, u64) {
     let mut rng = fastrand::Rng::with_seed(seed);
     let steal = Steal::create(disks.env.clone(), options).unwrap();

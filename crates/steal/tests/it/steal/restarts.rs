@@ -13,7 +13,7 @@ use perdura_wal::Scheme;
 
 use crate::steal::harness::Disks;
 
-/// What a restart found.
+/// The result of a restart.
 pub struct Found {
     /// [`perdura_steal::digest`], which is blind to places.
     pub digest: String,
@@ -53,7 +53,7 @@ pub fn dry_run(disks: &Disks, method: &Method, schedule: Schedule) -> Result<Fou
     })
 }
 
-/// A sum over the taken slots of a hash of page, slot and row.
+/// Returns the sum over the taken slots of a hash of page, slot and row.
 pub fn placed(heap: &Heap) -> u64 {
     let geometry = heap.geometry();
     let mut sum = 0u64;

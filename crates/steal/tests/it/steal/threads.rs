@@ -30,7 +30,7 @@ fn total(steal: &Steal) -> u64 {
     rows(steal).values().map(|row| amount(row)).sum()
 }
 
-/// One try of one transfer. Returns whether it committed.
+/// Tries one transfer once. Returns whether it committed.
 fn transfer(steal: &Steal, flushers: &Flushers, places: &[Place], rng: &mut fastrand::Rng) -> bool {
     let (a, b) = (rng.usize(..places.len()), rng.usize(..places.len()));
     let mut txn = steal.begin();

@@ -57,14 +57,14 @@ impl Walk {
         }
     }
 
-    /// The crash takes the open transactions. Returns the commits that were acknowledged.
+    /// Drops the open transactions, as a crash does. Returns the commits that were acknowledged.
     pub fn end_of_life(&mut self, steal: &Steal) -> Vec<Committed> {
         self.open.clear();
         let all = self.history.committed.iter().map(|(c, _)| *c);
         all.filter(|c| steal.is_acked(c)).collect()
     }
 
-    /// What must hold after a restart.
+    /// Checks the state after a restart.
     pub fn check(&mut self, steal: &Steal, acked: &[Committed]) -> Result<(), String> {
         let durable = Epoch(steal.report().durable_epoch);
         if let Some(lost) = acked.iter().find(|c| c.epoch > durable) {
@@ -82,7 +82,7 @@ impl Walk {
     }
 }
 
-/// How many seeds to go through: `SEEDS` if it is set.
+/// Returns the number of seeds to try: `SEEDS` if it is set.
 pub fn seeds(without: u64) -> u64 {
     std::env::var("SEEDS").map_or(without, |seeds| seeds.parse().unwrap())
 }
