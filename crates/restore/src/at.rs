@@ -1,9 +1,9 @@
-//! The moment to restore, as an operator names it: an epoch, a time, or how long before the archive's end.
+//! The moment to restore, as an operator names it: an epoch, a time, or a span before the archive's end.
 //!
-//! Epochs are the archive's coordinates; the clock is a second line beside them. Runs list *moments*, epochs with the wall
-//! clock at which they were closed, at most a thousand a run. A time means the last listed moment that is not behind it. A
-//! clock that was set back is taken to have stood still until it has caught up, so that later moments never
-//! have earlier times; the archiver writes them so, and what another build wrote is read so.
+//! Epochs are the archive's coordinates; the clock is a second scale. Runs list *moments*, epochs with the wall clock
+//! at which they were closed, at most a thousand a run. A time means the last listed moment that is not behind it. A
+//! clock that was set back counts as stopped until it has caught up, so later moments never have earlier times. The
+//! archiver writes moments in this way, and moments of another build are read in this way.
 //!
 //! # Source
 //! "Single-pass restore after a media failure", section 3.2, restores to the end of the log; a point in time before it is
@@ -25,9 +25,9 @@ use crate::listed::Listed;
 pub enum At {
     /// Behind all commits of this epoch and before those of the next.
     Epoch(Epoch),
-    /// What the clock showed, microseconds since 1970.
+    /// A reading of the clock, microseconds since 1970.
     Time(u64),
-    /// So many microseconds before the last moment of the archive.
+    /// A number of microseconds before the last moment of the archive.
     BeforeEnd(u64),
 }
 
@@ -152,7 +152,8 @@ pub(crate) fn last_listed(store: &Store) -> Result<Option<Moment>> {
     last.transpose()
 }
 
-/// The moments of a database whose backups are its only ones; `None` if it is another one.
+/// Returns the moments of a database whose only moments are its backups. `None`: the database has
+/// others.
 fn of_backups(store: &Store) -> Result<Option<Vec<Moment>>> {
     let manifest = store.manifest();
     let mut moments: Vec<Moment> = Vec::new();
@@ -196,7 +197,8 @@ impl At {
     }
 }
 
-/// When an epoch was closed, as far as runs list moments: the wall clock of the last moment up to it.
+/// Returns the time at which an epoch was closed, as far as runs list moments: the wall clock of the last moment up to
+/// it.
 pub(crate) fn wall_of(runs: &[Arc<Run>], epoch: Epoch) -> Option<u64> {
     let moments = runs.iter().flat_map(|run| run.moments().list());
     let up_to = moments.filter(|moment| moment.epoch <= epoch);

@@ -119,7 +119,7 @@ impl BackupCopy {
         })
     }
 
-    /// Pages copied so far, and pages of the image.
+    /// Returns the number of pages copied so far, and of pages in the image.
     #[must_use]
     pub fn progress(&self) -> (u64, u64) {
         (self.done, self.listed.directory.pages())

@@ -54,7 +54,7 @@ impl Listed {
         }
     }
 
-    /// The run, opened.
+    /// Opens the run.
     ///
     /// # Errors
     /// As [`Store::open_run`]; [`Error::Corrupt`] for a file that is not there.
@@ -73,7 +73,7 @@ impl Listed {
     }
 }
 
-/// Where the runs of an archive end: their last epoch, and its end in each stream of the log.
+/// Returns the end of an archive's runs: their last epoch, and its end in each stream of the log.
 ///
 /// # Errors
 /// As [`Listed::of_archive`]; those of the last run.

@@ -1,4 +1,4 @@
-//! Which backup and runs restore a moment, and whether they can.
+//! The backup and runs that restore a moment, with checks that they can.
 
 use std::sync::Arc;
 
@@ -18,21 +18,21 @@ pub struct RestorePlan {
     /// In the order of their epochs; those that hold nothing that makes a difference are left out.
     pub(crate) runs: Vec<Arc<Run>>,
     pub(crate) target: Epoch,
-    /// The wall clock of the last listed moment up to the target, microseconds since 1970; 0 if there is none.
+    /// The wall clock of the last listed moment up to the target, microseconds since 1970; 0 without such a moment.
     pub(crate) wall_us: u64,
-    /// Where some of the runs stand, if the restore has made them.
+    /// The place of the runs that the restore has made. `None`: it has made no runs.
     pub(crate) scratch: Option<Scratch>,
     /// Runs of the archive that were merged because there are too many.
     pub(crate) runs_merged: usize,
 }
 
 impl RestorePlan {
-    /// A plan to restore the state of `target`, or the last one that the runs hold. The runs are those of the backup's
-    /// database, ascending.
+    /// Makes a plan to restore the state of `target`, or the last state that the runs hold. The runs are those of the
+    /// backup's database, ascending.
     ///
     /// # Errors
     /// [`Error::Usage`] for a moment that they do not reach or that merging has given up, with the range that they do
-    /// reach; [`Error::Corrupt`] for a run that is missing between them.
+    /// reach. [`Error::Corrupt`] for a run that is missing between them.
     pub fn new(
         backup: Arc<Backup>,
         runs: Vec<Arc<Run>>,
@@ -46,7 +46,7 @@ impl RestorePlan {
         Ok(RestorePlan::of(backup, &reach, runs.collect(), listed))
     }
 
-    /// A plan for what is known to reach.
+    /// Makes a plan of a backup and runs that are known to reach the moment.
     pub(crate) fn of(
         backup: Arc<Backup>,
         reach: &Reach,
@@ -125,7 +125,7 @@ impl RestorePlan {
         Ok(section)
     }
 
-    /// Bytes that are read.
+    /// Returns the number of bytes that are read.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.backup.bytes() + self.runs.iter().map(|run| run.bytes()).sum::<u64>()
@@ -140,10 +140,11 @@ impl RestorePlan {
         }
     }
 
-    /// What a record does to its page: `Some(true)` goes in, `Some(false)` comes out.
+    /// Returns what to do with a record on its page: `Some(true)`: put it in, `Some(false)`: take
+    /// it out. `None`: skip it.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if it stands for changes on both sides of the target or the backup.
+    /// [`Error::Corrupt`] if the record combines changes on both sides of the target or the backup.
     pub(crate) fn gate(&self, record: &RunRecord<'_>) -> Result<Option<bool>> {
         let kind = self.kind();
         let side = |epoch: Epoch| {

@@ -10,7 +10,7 @@ use perdura_base::{PageId, Result};
 use perdura_device::AlignedBuf;
 use perdura_recovery::image::{ImageFile, Place, Places, disk_of};
 
-/// Where a page is in memory.
+/// A place for a page in memory.
 #[derive(Debug, Clone, Copy, Default)]
 struct Frame {
     page: Option<PageId>,
@@ -34,7 +34,7 @@ pub(crate) struct Pool<'a> {
 }
 
 impl<'a> Pool<'a> {
-    /// An empty pool of so many frames, at least one.
+    /// Makes an empty pool of `frames` frames, at least one.
     pub(crate) fn new(images: &'a [ImageFile], places: Places, frames: usize) -> Pool<'a> {
         assert!(frames > 0, "a page is changed in memory");
         Pool {
@@ -49,7 +49,7 @@ impl<'a> Pool<'a> {
         }
     }
 
-    /// The frame that has a page.
+    /// Returns the frame that has a page, and marks it as used.
     pub(crate) fn find(&mut self, page: PageId) -> Option<usize> {
         let frame = *self.at.get(&page)?;
         debug_assert_eq!(self.frames[frame].page, Some(page), "one page a frame");
@@ -57,7 +57,8 @@ impl<'a> Pool<'a> {
         Some(frame)
     }
 
-    /// A frame whose page is given up next; its page, if that was changed and must be written before.
+    /// Chooses the frame whose page is given up next. Also returns its page, if that was changed and must be written
+    /// first.
     pub(crate) fn choose(&mut self) -> (usize, Option<PageId>) {
         loop {
             let at = self.hand;
@@ -104,7 +105,7 @@ impl<'a> Pool<'a> {
         image.read(place, self.take(frame, page))
     }
 
-    /// The page in a frame, which is changed.
+    /// Returns the page in a frame, to be changed.
     pub(crate) fn change(&mut self, frame: usize) -> &mut [u8] {
         debug_assert!(self.frames[frame].page.is_some(), "a frame with a page");
         self.frames[frame].is_dirty = true;

@@ -24,17 +24,17 @@ use perdura_base::num::to_u32;
 use perdura_base::{Epoch, Error, PartitionId, Result};
 use perdura_recovery::SweepDigest;
 
-/// How many runs the text of a proof that fails names at most, for each partition.
+/// The most runs that the text of a failed proof names for each partition.
 const NAMED_RUNS: usize = 8;
 
-/// What a proof found.
+/// The result of a proof.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Verdict {
-    /// What does not hold; `None` if all does.
+    /// The claim that does not hold, as text. `None`: the proof holds.
     pub fails: Option<String>,
     /// The manifest whose runs were read.
     pub manifest: u64,
-    /// How many were read.
+    /// The number of runs that were read.
     pub runs: u32,
 }
 
@@ -57,7 +57,7 @@ pub struct Proof {
 }
 
 impl Proof {
-    /// Whether an archive holds what the proof of an image needs.
+    /// Returns whether an archive holds what the proof of an image needs.
     #[must_use]
     pub fn is_due(store: &Store, target: &SweepDigest) -> bool {
         store.manifest().end > target.end
@@ -92,7 +92,7 @@ impl Proof {
         Ok(proof)
     }
 
-    /// The image that is being proven, and the one by which it is.
+    /// Returns the older image, by which the other is proven, and the image that is being proven.
     #[must_use]
     pub fn images(&self) -> (&SweepDigest, &SweepDigest) {
         (&self.base, &self.target)
@@ -176,7 +176,7 @@ impl Proof {
         format!("images {base} and {target} (tags {base} to {target}, the last exclusive)")
     }
 
-    /// What is wrong with the sums.
+    /// Returns the fault in the sums, as text. `None`: they agree.
     fn compare(&self) -> Option<String> {
         let ends = self.base.partitions.iter().zip(&self.target.partitions);
         let both = ends
@@ -221,7 +221,7 @@ impl Proof {
     }
 }
 
-/// Whether an error is one of the run, and not of its disk.
+/// Returns whether an error is in the run, and not in its disk.
 fn is_of_the_run(error: &Error) -> bool {
     let is_damage = matches!(
         error,

@@ -1,4 +1,4 @@
-//! Which epochs make a difference to a restore, and so which runs it reads.
+//! The epochs that make a difference to a restore, and so the runs that it reads.
 
 use perdura_archive::backup::{BackupHeader, BackupKind};
 use perdura_archive::{Run, RunId};
@@ -6,18 +6,18 @@ use perdura_base::flaw::{Flaw, armed};
 use perdura_base::{Epoch, Error, Result};
 use perdura_wal::Archived;
 
-/// What of the log a restore from one backup to one moment needs.
+/// The part of the log that a restore from one backup to one moment needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Reach {
     /// The epoch whose state is restored.
     pub(crate) target: Epoch,
     /// The epochs that make a difference, first and last; `None`: the backup is the moment.
     needed: Option<(Epoch, Epoch)>,
-    /// What a run must not have combined records around, beside the target.
+    /// The epoch besides the target around which a run must not have combined records.
     cut: Option<Epoch>,
 }
 
-/// What a run that is missing means.
+/// Returns the error for a run that is missing.
 fn missing(from: Epoch, to: Epoch) -> Error {
     Error::corrupt(
         "archive",
@@ -29,11 +29,12 @@ fn missing(from: Epoch, to: Epoch) -> Error {
 }
 
 impl Reach {
-    /// What is needed of runs, ascending, to restore `target` or the last epoch that they hold.
+    /// Returns the part of `runs`, ascending, that is needed to restore `target` or the last epoch
+    /// that they hold.
     ///
     /// # Errors
-    /// [`Error::Usage`] for a moment that they do not reach, with the range that they do reach; [`Error::Corrupt`] for a run
-    /// that is missing between them.
+    /// [`Error::Usage`] for a moment that they do not reach, with the range that they do reach. [`Error::Corrupt`] for
+    /// a run that is missing between them.
     pub(crate) fn of(
         header: &BackupHeader,
         runs: &[RunId],
@@ -116,7 +117,7 @@ impl Reach {
         }
     }
 
-    /// Whether a run has something that makes a difference.
+    /// Returns whether a run has a record that makes a difference.
     pub(crate) fn needs(&self, run: RunId) -> bool {
         let epochs = run.epochs;
         self.needed

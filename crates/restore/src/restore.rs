@@ -1,18 +1,18 @@
-//! A new database is made of a backup and the runs of an archive, in one pass over both.
+//! The restore: makes a new database of a backup and the runs of an archive, in one pass over both.
 //!
-//! Backup and runs are sorted by partition and local page, so restoring is a merge join: each page is read once, gets
+//! Backup and runs are sorted by partition and local page, so restoring is a merge join. Each page is read once, gets
 //! all its records while it is in the processor's cache, and is written once, into an image of a new database. Several
-//! threads take a partition each; while one waits for the backup or the runs, another one merges or writes.
+//! threads take a partition each. While one waits for the backup or the runs, another merges or writes.
 //!
-//! A record is applied if the backup does not reflect it and the target wants it, and is *taken out* if the backup
-//! reflects it and the target does not want it: XOR is its own inverse. That is the rule of [`perdura_recovery::rule`], so a moment
-//! before the end of the backup's sweep is restored like one behind it. A page that is not the backup's begins as zeros.
-//! Each page then has exactly the update numbers that follow the backup's, or that lead up to it; anything else is
-//! damage, and named.
+//! A record is applied if the backup does not reflect it and the target wants it. It is *taken out* if the backup
+//! reflects it and the target does not want it: XOR is its own inverse. That is the rule of [`perdura_recovery::rule`],
+//! so a moment before the end of the backup's sweep is restored like one behind it. A page that is not in the backup
+//! begins as zeros. Each page's records then have exactly the update numbers that follow the backup's, or that lead up
+//! to it. Anything else is damage, and the error names it.
 //!
-//! The new database has an identity of its own, one complete image whose number is above every tag that was seen, and an empty
-//! log that begins behind the target. What was restored is never continued: a restore that was interrupted leaves a
-//! directory that says so and opens as nothing.
+//! The new database has its own identity, one complete image whose number is above every tag that was seen, and an
+//! empty log that begins behind the target. An interrupted restore is never continued: it leaves a directory that says
+//! so and does not open.
 //!
 //! # Source
 //! C. Sauer, G. Graefe, T. Härder, "Single-pass restore after a media failure", section 3.2.
@@ -50,7 +50,7 @@ use crate::sink::ImageSink;
 /// (`perdura bench restore --threads`).
 pub const THREADS_A_CORE: usize = 4;
 
-/// What a restore did.
+/// The figures of a restore.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RestoreReport {
     /// The epoch whose state was restored.
@@ -59,7 +59,7 @@ pub struct RestoreReport {
     pub wall_us: u64,
     /// The new database.
     pub uuid: Uuid,
-    /// The database that it was.
+    /// The database that the backup is of.
     pub parent: Uuid,
     /// Its image.
     pub k: CkptEpoch,
@@ -81,7 +81,7 @@ pub struct RestoreReport {
     pub skipped: u64,
 }
 
-/// What a restore works with.
+/// The means of a restore.
 pub struct RestoreMeans<'a> {
     /// The disks of the new database, which are empty.
     pub disks: Disks,
@@ -91,7 +91,7 @@ pub struct RestoreMeans<'a> {
     pub threads: usize,
     /// The time.
     pub clock: &'a dyn Clock,
-    /// How far it has come.
+    /// The counters in which it reports its progress.
     pub progress: &'a RestoreProgress,
 }
 
@@ -207,7 +207,7 @@ pub(crate) fn restore_parts(
                 return Ok(());
             }
             let part = merging.merge(plan, PartitionId(partition), means.progress);
-            // After a failure nobody takes another one.
+            // After a failure no thread takes another partition.
             let part = part.inspect_err(|_| next.store(partitions, Ordering::Relaxed))?;
             parts.lock()[usize::from(partition)] = Some(part);
         }
