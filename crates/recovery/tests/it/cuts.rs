@@ -1,5 +1,5 @@
-//! Checkpoints of one instant, while transactions go on: the image has every key-addressed row and every
-//! sequence number as of its cut, and page records lead from it to the end of the log.
+//! Checkpoints of one instant, while transactions run. The image has every key-addressed row and every sequence number
+//! as of its cut, and page records lead from it to the end of the log.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -194,7 +194,8 @@ impl World {
         self.images.push(at);
     }
 
-    /// Whether a restart finds page-addressed rows as they were, and the others as the image has them.
+    /// Returns the report if a restart finds page-addressed rows as they were, and the others as in the image. `None`:
+    /// it does not.
     fn restarts(&self, paged: &Rows, image: Option<&(u64, Rows)>) -> Option<RestartReport> {
         let db = self.open();
         let none = (0, Rows::new());
