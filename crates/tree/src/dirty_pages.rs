@@ -3,7 +3,7 @@
 use crate::monitor::PidMap;
 use perdura_base::{Gsn, Pid};
 
-/// What is known of a page that may have been dirty.
+/// The facts about a page that may have been dirty.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Entry {
     /// No operation below it is missing on disk.
@@ -32,8 +32,8 @@ pub struct DirtyPages {
 }
 
 impl DirtyPages {
-    /// The redo test that needs no page: why an operation need not be redone, if the table knows (Algorithm 5, lines 5 to 8;
-    /// Algorithm 1).
+    /// Makes the redo test that needs no page: returns the reason why an operation need not be redone (Algorithm 5,
+    /// lines 5 to 8; Algorithm 1). `None`: the table does not know of one.
     #[must_use]
     pub fn skips(&self, pid: Pid, gsn: Gsn) -> Option<Skip> {
         if gsn > self.knows {
@@ -46,26 +46,26 @@ impl DirtyPages {
         }
     }
 
-    /// How many pages it has.
+    /// Returns the number of its pages.
     #[must_use]
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether it has none.
+    /// Returns whether it has no pages.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// The operations up to this one are judged by the table.
+    /// Returns the last operation that is judged by the table.
     #[must_use]
     pub fn knows(&self) -> Gsn {
         self.knows
     }
 
-    /// The pages in about the order in which a redo needs them (PF-list, appendix A.2). A page may be here that is not in
-    /// the table any more, or more than once.
+    /// Returns the pages in about the order in which a redo needs them (PF-list, appendix A.2). The list may have a
+    /// page that is no longer in the table, or have it more than once.
     #[must_use]
     pub fn prefetch(&self) -> &[Pid] {
         &self.prefetch
@@ -80,7 +80,7 @@ impl DirtyPages {
         pages.into_iter().map(|(_, pid)| pid).collect()
     }
 
-    /// A page that was read has this number: nothing up to it is missing.
+    /// Notes that a page that was read has this number: nothing up to it is missing.
     pub fn raise(&mut self, pid: Pid, plsn: Gsn) {
         if let Some(entry) = self.entries.get_mut(&pid) {
             entry.r_lsn = entry.r_lsn.max(Gsn(plsn.0 + 1));

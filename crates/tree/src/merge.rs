@@ -73,7 +73,7 @@ impl Tree {
         Ok(Answer::Done(true))
     }
 
-    /// A page and one beside it under the same parent, if they lie well in one page.
+    /// Returns a page and one beside it under the same parent, if they fit well into one page.
     fn neighbours(
         &self,
         pid: Pid,

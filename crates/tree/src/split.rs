@@ -84,7 +84,8 @@ impl Tree {
     }
 }
 
-/// Where a leaf is parted that has no room for a key. One that is filled in ascending order stays full.
+/// Returns the key at which a leaf without room for `key` is split. A leaf that is filled in ascending order stays
+/// full.
 fn leaf_separator(node: Node<'_>, key: &[u8]) -> Vec<u8> {
     let last = node.key(node.len() - 1);
     if last < key {

@@ -1,4 +1,4 @@
-//! Trees whose pages are whole and that do not hang together: each is told with the page and the keys that are lost.
+//! Trees with whole pages and wrong links: the check reports each with the page and the keys that are lost.
 
 use perdura_base::{Gsn, Pid, TableId};
 use perdura_device::{Access, AlignedBuf, Disk, MemDisk};
@@ -46,7 +46,7 @@ fn page(disk: &MemDisk, pid: Pid) -> AlignedBuf {
     bytes
 }
 
-/// Changes a page so that it is whole afterwards.
+/// Changes a page and leaves it whole.
 fn change(disk: &MemDisk, pid: Pid, change: impl FnOnce(&mut NodeMut<'_>)) {
     let mut bytes = page(disk, pid);
     let mut node = NodeMut::over(&mut bytes);

@@ -18,7 +18,7 @@ const SHAPE: Shape = Shape {
 const PAGES: u32 = 12;
 const DIR: &str = "tree";
 
-/// Within so many runs each mistake shows.
+/// The number of runs within which each mistake shows.
 const HUNT_RUNS: u64 = 5_000;
 
 /// A sealed page whose bytes all depend on its version.
@@ -55,7 +55,7 @@ fn read(file: &PageFile, pid: Pid) -> Result<u64, Error> {
     Ok(node.plsn().0)
 }
 
-/// What the runs have met.
+/// The events that the runs have met.
 #[derive(Debug, Default)]
 struct Counts {
     batches: u64,
@@ -292,7 +292,8 @@ fn pages_of_whole_sectors_may_go_around_the_systems_cache() {
     }
 }
 
-/// On a real disk each access that goes around the cache must be aligned: one that is not would silently go through it.
+/// On a real disk each access that goes around the cache must be aligned. An unaligned one would silently go through
+/// the cache.
 #[test]
 fn every_access_that_goes_around_the_cache_is_aligned() {
     let dir = tempfile::tempdir().expect("a directory");

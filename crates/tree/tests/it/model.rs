@@ -13,7 +13,7 @@ use perdura_base::flaw::{Flaw, arm};
 use restart::Counts;
 use world::{Mistake, World};
 
-/// Within so many runs each mistake shows. A count, not a time: the same seeds are tried on a slow machine.
+/// The number of runs within which each mistake shows. It is a count, not a time: a slow machine tries the same seeds.
 const HUNT_RUNS: u64 = 20_000;
 
 /// Lives of a run.
@@ -29,7 +29,7 @@ fn run(seed: u64, mistake: Option<Mistake>, counts: &mut Counts) -> Result<(), S
     Ok(())
 }
 
-/// The first seed that shows it, and how.
+/// Returns the first seed that shows the mistake, and the fault.
 fn hunt(flaw: Option<Flaw>, mistake: Option<Mistake>) -> Option<(u64, String)> {
     let found = (0..HUNT_RUNS).find_map(|seed| {
         arm(flaw);

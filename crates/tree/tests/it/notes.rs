@@ -1,4 +1,4 @@
-//! What is noted and what becomes of it, step by step: the cases in which the algorithms as printed lose an update.
+//! The notes and their use, step by step: the cases in which the algorithms as printed lose an update.
 
 use perdura_base::{Gsn, Pid};
 use perdura_formats::tree_record::{Delta, EndCheckpoint, Writes};

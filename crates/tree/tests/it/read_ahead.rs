@@ -184,7 +184,8 @@ fn a_list_names_each_page_once_where_it_became_dirty_for_good() {
     assert_eq!(table.read_ahead(), pids([2, 4, 1]));
 }
 
-/// One of many ways in which pages are read ahead, pinned, changed, written, evicted and replaced.
+/// Runs one of many ways in which pages are read ahead, pinned, changed, written, evicted and
+/// replaced.
 fn run(seed: u64, met: &mut Counts) {
     const PAGES: u32 = 60;
     let mut rng = Rng::with_seed(seed);
@@ -276,7 +277,8 @@ fn pages_that_were_read_ahead_are_what_was_last_written() {
 }
 
 thread_local! {
-    /// Where reads of this thread stop when they have their bytes: it says so, and waits until it may go on.
+    /// The gate at which reads of this thread stop after they have their bytes. The thread reports this, and waits
+    /// until it may continue.
     static GATE: RefCell<Option<(Sender<()>, Receiver<()>)>> = const { RefCell::new(None) };
 }
 
@@ -296,8 +298,8 @@ fn gated_pool() -> Pool {
     pool(files_on(&disk, 60), 12)
 }
 
-/// A page is read ahead, and between its read and its arrival another thread wants it, changes it, and may write and evict it. Whether the
-/// change is still there.
+/// Reads a page ahead. Between its read and its arrival another thread wants it, changes it, and may write and evict
+/// it. Returns whether the change is still there.
 fn meanwhile(seed: u64, flaw: Option<Flaw>) -> bool {
     let mut rng = Rng::with_seed(seed);
     let (writes, evicts) = (rng.bool(), rng.bool());
@@ -323,7 +325,7 @@ fn meanwhile(seed: u64, flaw: Option<Flaw>) -> bool {
             if evicts {
                 (20..50).for_each(|pid| drop(pool.pin(Pid(pid)).expect("a page")));
             }
-            // The test may have gone on.
+            // The test may have ended its wait already.
             let _ = has_changed.send(());
         });
         // A page that is being read ahead is waited for: the change comes behind.

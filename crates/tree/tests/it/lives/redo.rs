@@ -12,7 +12,7 @@ use perdura_tree::tree::Tree;
 
 const TABLE: TableId = TableId(1);
 
-/// A table whose root leads to leaves.
+/// Makes a table whose root leads to leaves.
 fn tall() -> (Tree, TestLog) {
     let disk = MemDisk::new();
     let shape = Shape {

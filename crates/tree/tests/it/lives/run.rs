@@ -36,7 +36,7 @@ fn draw_key(rng: &mut Rng, page_bytes: usize) -> Vec<u8> {
     key
 }
 
-/// All rows of a tree.
+/// Returns all rows of a tree.
 pub fn rows_of(tree: &Tree, eosl: Gsn, tables: &[TableId]) -> Result<Rows, Error> {
     let mut rows = Rows::new();
     for table in tables {
@@ -95,7 +95,7 @@ pub fn change(
     Ok(())
 }
 
-/// What the runs have met.
+/// The events that the runs have met.
 #[derive(Debug, Default)]
 pub struct Met {
     pub crashes: u64,
@@ -173,7 +173,7 @@ impl Run {
         Ok(())
     }
 
-    /// The rows that the log tells.
+    /// Returns the rows by the log.
     fn told(&self) -> Rows {
         let mut rows = Rows::new();
         for (_, entry) in self.log.entries() {
@@ -234,7 +234,7 @@ impl Run {
         }
     }
 
-    /// A restart in which pages are written now and then, and whose power is cut after so many operations of the disk.
+    /// Runs a restart that writes pages now and then. The power is cut after `cut` operations of the disk.
     fn with(&mut self, method: Method, cut: Option<u64>) -> Result<(Tree, Report), Error> {
         self.disk.set_plan(FaultPlan {
             cut_after_ops: cut,

@@ -9,7 +9,7 @@ use perdura_tree::dirty_pages::DirtyPages;
 use perdura_tree::monitor::Monitor;
 use std::collections::BTreeMap;
 
-/// What the runs have met.
+/// The events that the runs have met.
 #[derive(Debug, Default)]
 pub struct Counts {
     /// Operations that a table skipped.
@@ -37,7 +37,7 @@ const METHODS: [Method; 6] = [
 ];
 
 impl Method {
-    /// Whether it finds an operation's page by the page that the log names.
+    /// Returns whether it finds an operation's page by the page that the log names.
     fn goes_by_page(self) -> bool {
         matches!(self, Method::Sql1 | Method::Aries)
     }
@@ -50,7 +50,7 @@ enum Event<'a> {
     Record(TreeRecord),
 }
 
-/// What an analysis by pages meets.
+/// An event that an analysis by pages meets.
 enum Met<'a> {
     Update(Pid, Gsn),
     Writes(&'a Writes),
@@ -58,7 +58,7 @@ enum Met<'a> {
 }
 
 impl World {
-    /// What stands in the log behind a position of each stream, by its number.
+    /// Returns the entries of the log behind a position of each stream, by their numbers.
     fn events(&self, from: &[usize]) -> Vec<(Gsn, Event<'_>)> {
         let mut events = Vec::new();
         for (stream, from) in self.streams.iter().zip(from) {
@@ -121,7 +121,8 @@ impl World {
         }
     }
 
-    /// What an analysis by pages meets behind the redo start, in the order of the numbers.
+    /// Calls `meet` with each event of an analysis by pages behind the redo start, in the order of
+    /// the numbers.
     fn updates(&self, mut meet: impl FnMut(Met<'_>)) {
         for (gsn, event) in self.events(&self.anchor.begin) {
             match event {
@@ -150,7 +151,7 @@ impl World {
         ends.max().unwrap_or(0)
     }
 
-    /// What the log tells of the rows.
+    /// Returns the rows by the log.
     fn told(&self) -> BTreeMap<u8, u32> {
         let mut rows = BTreeMap::new();
         for (_, event) in self.events(&vec![0; self.streams.len()]) {
@@ -282,10 +283,10 @@ impl World {
 struct Redo {
     method: Method,
     pages: Pages,
-    /// What it makes dirty is noted, if it is not just tried out.
+    /// The monitor that notes the pages that it makes dirty. `None`: the redo is only a trial.
     monitor: Option<Monitor>,
     under_way: Option<Write>,
-    /// What it has written.
+    /// The pages that it has written.
     written: Vec<(Pid, Page)>,
 }
 
