@@ -73,7 +73,7 @@ impl DerefMut for Anchor {
 }
 
 impl Anchor {
-    /// The anchor of a new database.
+    /// Returns the anchor of a new database.
     #[must_use]
     pub fn new(history: History, geometry: Geometry, image_disks: u8) -> Anchor {
         Anchor {
@@ -160,7 +160,8 @@ impl Anchor {
         })
     }
 
-    /// The record to write: sections that this build does not know as they were read.
+    /// Returns the record to write. It has sections that this build does not know as they were
+    /// read.
     #[must_use]
     pub fn to_record(&self) -> Record {
         let mut sections = self.sections.clone();
@@ -241,36 +242,36 @@ impl Anchor {
         Ok(())
     }
 
-    /// The link of a closed life, if the chain still has it.
+    /// Returns the link of a closed life, if the chain still has it.
     #[must_use]
     pub fn link_of(&self, life: Incarnation) -> Option<&ChainLink> {
         self.chain.iter().find(|link| link.incarnation == life)
     }
 
-    /// All sections as the next update writes them.
+    /// Returns all sections as the next update writes them.
     #[must_use]
     pub fn sections(&self) -> Sections {
         self.to_record().sections
     }
 
-    /// Closed incarnations that there is room for beside the sections.
+    /// Returns the number of closed incarnations that there is room for beside the sections.
     #[must_use]
     pub fn chain_max(&self) -> usize {
         self.to_record().chain_max()
     }
 
-    /// One image's status.
+    /// Returns one image's status.
     #[must_use]
     pub fn image(&self, slot: ImageSlot) -> &ImageStatus {
         self.images.get(slot)
     }
 
-    /// One image's status, to change it.
+    /// Returns one image's status, to be changed.
     pub fn image_mut(&mut self, slot: ImageSlot) -> &mut ImageStatus {
         self.images.get_mut(slot)
     }
 
-    /// The newest complete image, if any.
+    /// Returns the newest complete image, if any.
     #[must_use]
     pub fn newest_image(&self) -> Option<ImageSlot> {
         self.images.newest()
@@ -303,7 +304,7 @@ fn optional<T>(
     section.map(|_| owned(record, Tag(tag), decode)).transpose()
 }
 
-/// A section, decoded by its component.
+/// Returns a section, decoded by its component.
 fn owned<T>(record: &Record, tag: Tag, decode: impl Fn(&[u8]) -> Option<T>) -> Result<T> {
     let section = record.sections.get(tag);
     let damage = |found: &str| {
@@ -371,7 +372,7 @@ mod tests {
     use crate::families::Family;
     use crate::images::Completion;
 
-    /// The record of the example on the format page, as bytes.
+    /// Returns the record of the example on the format page, as bytes.
     fn bytes_on_page() -> Vec<u8> {
         let page = include_str!("../../../docs/formats/anchor.md");
         let hex = page.split("```text hex").nth(1).unwrap();

@@ -23,7 +23,7 @@ pub struct AnchorCell {
 }
 
 impl AnchorCell {
-    /// A cell over an open file and the record read from it.
+    /// Returns a cell over an open file and the record read from it.
     #[must_use]
     pub fn new(file: AnchorFile, record: Anchor) -> Self {
         AnchorCell {
@@ -39,7 +39,7 @@ impl AnchorCell {
         &self.archive
     }
 
-    /// The record. An update makes another one.
+    /// Returns the record. An update makes another one.
     #[must_use]
     pub fn get(&self) -> Arc<Anchor> {
         Arc::clone(&self.record.lock())

@@ -27,7 +27,7 @@ use crate::owner::claims;
 /// The tag of the section.
 pub const SECTION: [u8; 4] = *b"ARCH";
 
-/// The section's payload.
+/// Returns the section's payload.
 #[must_use]
 pub(crate) fn encode(archived: &EpochEnds) -> Vec<u8> {
     let mut out = Vec::with_capacity(8 + 8 * archived.ends.len());
@@ -109,8 +109,8 @@ impl Anchor {
         )))
     }
 
-    /// The anchor of an update that cuts the log: says that the archive holds the log up to `progress`. Without a
-    /// section there is no archive, and nothing changes.
+    /// Moves the section to `progress`, for an update that cuts the log: the archive holds the log up to there. Without
+    /// a section there is no archive, and nothing changes.
     pub(crate) fn move_archived(&mut self, progress: Option<&EpochEnds>) {
         let (Some(named), Some(progress)) = (&mut self.archived, progress) else {
             return;

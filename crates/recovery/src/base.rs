@@ -24,19 +24,19 @@ pub trait Image: Sync {
     /// up.
     fn base_of(&self, page: PageId) -> Option<&Base>;
 
-    /// Parts on each disk.
+    /// Returns the number of parts on each disk.
     fn parts(&self) -> Vec<usize>;
 
-    /// BR: reads a part.
+    /// Reads a part (BR).
     ///
     /// # Errors
     /// The disk's.
     fn read(&self, disk: usize, part: usize) -> Result<Self::Part>;
 
-    /// Bytes that `read` returned.
+    /// Returns the number of bytes that `read` returned.
     fn bytes(&self, part: &Self::Part) -> u64;
 
-    /// BP: puts a part into memory. Returns the number of pages that are damaged: the image knows
+    /// Puts a part into memory (BP). Returns the number of pages that are damaged: the image knows
     /// which, and the state that is being recovered is void.
     ///
     /// # Errors
@@ -60,7 +60,7 @@ pub struct Base {
 }
 
 impl Base {
-    /// The base of an image whose first possible record stands at `begin` in each stream.
+    /// Returns the base of an image whose first possible record is at `begin` in each stream.
     #[must_use]
     pub fn new(kind: ImageKind, begin: Vec<Pos>) -> Base {
         Base { kind, begin }
@@ -81,7 +81,7 @@ impl Base {
             .is_none_or(|begin| pos >= *begin)
     }
 
-    /// The sweep that the base is, for a player that decides by tags or begin marks alone.
+    /// Returns the sweep of the base, for a player that decides by tags or begin marks alone.
     ///
     /// # Errors
     /// [`Error::Usage`] for a consistent cut, which has neither.
@@ -96,7 +96,7 @@ impl Base {
     }
 }
 
-/// The checkpoint of a begin mark.
+/// Returns the checkpoint of a begin mark.
 pub(crate) fn begun_by(payload: &[u8]) -> Option<CkptEpoch> {
     Reader::new(payload).varint().map(CkptEpoch)
 }

@@ -12,7 +12,7 @@ use crate::images::{Images, begins_by};
 /// The tag of the section.
 pub const SECTION: [u8; 4] = *b"BEGN";
 
-/// The section's payload; `None` if no image has a known epoch.
+/// Returns the section's payload. `None`: no image has a known epoch.
 #[must_use]
 pub(crate) fn encode(images: &Images) -> Option<Vec<u8>> {
     images.iter().find_map(|image| image.begin_epoch)?;

@@ -135,7 +135,7 @@ pub(crate) struct Taken {
 }
 
 impl Taken {
-    /// A step that wrote nothing to the image.
+    /// Returns a step that wrote nothing to the image.
     fn worked(event: Event, next: Phase) -> Taken {
         Taken {
             event,
@@ -200,7 +200,7 @@ pub struct Checkpointer {
 }
 
 impl Checkpointer {
-    /// A checkpointer that knows what the images on disk list.
+    /// Makes a checkpointer that knows the directories of the images on disk.
     #[must_use]
     pub fn new(parts: CheckpointParts, directories: [Directory; 2]) -> Self {
         let newest = parts.anchor.get();
@@ -235,13 +235,13 @@ impl Checkpointer {
         }
     }
 
-    /// The figures, kept up to date after every step; reading them never waits for one.
+    /// Returns the figures, kept up to date after every step; reading them never waits for one.
     #[must_use]
     pub fn published(&self) -> Arc<Mutex<CheckpointStats>> {
         Arc::clone(&self.published)
     }
 
-    /// The digest of the newest image, kept up to date; `None` as long as it is not known.
+    /// Returns the digest of the newest image, kept up to date; `None` as long as it is not known.
     #[must_use]
     pub fn newest_digest(&self) -> Arc<Mutex<Option<Arc<SweepDigest>>>> {
         Arc::clone(&self.newest)

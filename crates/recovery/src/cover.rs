@@ -95,7 +95,7 @@ pub(crate) enum Covering {
 }
 
 impl Covering {
-    /// The begin marks of the window that is open.
+    /// Returns the begin marks of the window that is open.
     pub fn marks(&self) -> &[Pos] {
         match self {
             Covering::Open { marks } => marks,
@@ -103,7 +103,7 @@ impl Covering {
         }
     }
 
-    /// The cover of a window that has ended and that the anchor does not name yet.
+    /// Returns the cover of a window that has ended and that the anchor does not name yet.
     pub fn closed(&self) -> &Cover {
         match self {
             Covering::Closed(cover) => cover,

@@ -20,12 +20,12 @@ use crate::image::{disk_of, pages_path};
 /// The lock file of the data directory.
 pub(crate) const LOCK_PATH: &str = "LOCK";
 
-/// The lock file of a directory of a log stream.
+/// Returns the lock file of a directory of a log stream.
 pub(crate) fn log_lock(stream: StreamId) -> String {
     format!("{LOCK_PATH}.s{:02}", stream.0)
 }
 
-/// The lock file of a directory of images.
+/// Returns the lock file of a directory of images.
 pub(crate) fn image_lock(number: usize) -> String {
     format!("{LOCK_PATH}.i{number:02}")
 }
@@ -42,7 +42,7 @@ pub struct Disks {
 }
 
 impl Disks {
-    /// All files on one disk.
+    /// Puts all files on one disk.
     #[must_use]
     pub fn on_one(disk: Arc<dyn Disk>, streams: usize) -> Disks {
         Disks {
@@ -52,7 +52,7 @@ impl Disks {
         }
     }
 
-    /// The disk that holds a partition's pages of the images.
+    /// Returns the disk that holds a partition's pages of the images.
     #[must_use]
     pub fn of_partition(&self, partition: PartitionId) -> &Arc<dyn Disk> {
         &self.images[disk_of(partition, self.images.len())]
@@ -72,7 +72,7 @@ pub struct Paths {
 }
 
 impl Paths {
-    /// The directory of a stream, if it is not the data directory.
+    /// Returns the directory of a stream, if it is not the data directory.
     fn log(&self, stream: StreamId) -> Option<&PathBuf> {
         match self.logs.len() {
             1 => self.logs.first(),
@@ -80,7 +80,7 @@ impl Paths {
         }
     }
 
-    /// The number of image disks that they name.
+    /// Returns the number of image disks that they name.
     #[must_use]
     pub fn image_disks(&self) -> usize {
         self.images.len().max(1)
@@ -198,8 +198,8 @@ impl<'a> Opening<'a> {
         write_version(self.data.as_ref())
     }
 
-    /// The anchor, with what is wrong with it although it can be read; `None` if there is no
-    /// database.
+    /// Returns the anchor, with notes on faults that do not prevent its reading. `None`: there is
+    /// no database.
     ///
     /// # Errors
     /// Those of [`find`].
@@ -277,7 +277,7 @@ impl<'a> Opening<'a> {
         Ok((disks, self.locks))
     }
 
-    /// The error for an image directory without a pages file.
+    /// Returns the error for an image directory without a pages file.
     fn no_pages(&self, dir: &Path, number: usize) -> Error {
         let dir = dir.display().to_string();
         if self.paths.images.len() == 1 && holds_pages(&self.paths.data) {
@@ -289,7 +289,8 @@ impl<'a> Opening<'a> {
         missing_image_dir(&dir, number)
     }
 
-    /// The disk of a directory, locked. The data directory, whose lock is held, keeps its disk.
+    /// Locks a directory and returns its disk. The data directory, whose lock is held, keeps its
+    /// disk.
     fn open_locked(&mut self, dir: &'a Path, lock: &str) -> Result<Arc<dyn Disk>> {
         if is_same(dir, &self.paths.data) {
             return Ok(Arc::clone(&self.data));

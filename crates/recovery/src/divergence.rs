@@ -54,7 +54,7 @@ pub struct Divergence {
 }
 
 impl Divergence {
-    /// A difference at a place, between what the log says and what the replay did.
+    /// Returns a difference at a place, between the log and the replay.
     #[must_use]
     pub fn new(
         differs: Differs,

@@ -23,13 +23,13 @@ impl Family {
     /// Every family.
     pub const ALL: [Family; 2] = [Family::Effects, Family::Commands];
 
-    /// The family of frames of this kind; `None` if they are not ordered.
+    /// Returns the family of frames of this kind. `None`: they are not ordered.
     #[must_use]
     pub fn of(kind: FrameKind) -> Option<Family> {
         Family::ALL.into_iter().find(|family| family.kind() == kind)
     }
 
-    /// The kind of its frames.
+    /// Returns the kind of its frames.
     #[must_use]
     pub fn kind(self) -> FrameKind {
         match self {
@@ -38,7 +38,7 @@ impl Family {
         }
     }
 
-    /// The scheme of its frames.
+    /// Returns the scheme of its frames.
     #[must_use]
     pub fn scheme(self) -> Scheme {
         match self {
@@ -47,7 +47,7 @@ impl Family {
         }
     }
 
-    /// Its name in reports and errors.
+    /// Returns its name in reports and errors.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -75,7 +75,7 @@ impl Families {
         self.0 & family.bit() != 0
     }
 
-    /// These and another one.
+    /// Returns the set with `family` added.
     #[must_use]
     pub fn with(self, family: Family) -> Families {
         let more = Families(self.0 | family.bit());
@@ -89,38 +89,38 @@ impl Families {
         self.0 == 0
     }
 
-    /// Each of them.
+    /// Returns each family of the set.
     pub fn iter(self) -> impl Iterator<Item = Family> {
         Family::ALL.into_iter().filter(move |f| self.has(*f))
     }
 
-    /// Their names.
+    /// Returns the names of the families.
     #[must_use]
     pub fn names(self) -> Vec<&'static str> {
         self.iter().map(Family::name).collect()
     }
 
-    /// A bit for each.
+    /// Returns a bit for each family.
     #[must_use]
     pub fn bits(self) -> u8 {
         self.0
     }
 
-    /// The inverse of [`bits`](Self::bits); `None` for a family that this build does not know.
+    /// Decodes [`bits`](Self::bits). `None`: a family that this build does not know.
     #[must_use]
     pub fn from_bits(bits: u8) -> Option<Families> {
         let known = Family::ALL.iter().fold(0, |bits, f| bits | f.bit());
         (bits & !known == 0).then_some(Families(bits))
     }
 
-    /// The section's payload.
+    /// Returns the section's payload.
     #[must_use]
     pub fn encode(self) -> Vec<u8> {
         assert!(!self.is_empty(), "no section says that there is nothing");
         vec![self.0, 0, 0, 0]
     }
 
-    /// The inverse of [`encode`](Self::encode); `None` for a family that this build does not know.
+    /// Decodes [`encode`](Self::encode). `None`: a family that this build does not know.
     #[must_use]
     pub fn decode(payload: &[u8]) -> Option<Families> {
         let mut r = Reader::new(payload);

@@ -73,7 +73,7 @@ pub fn is_database(data: &dyn Disk) -> Result<bool> {
     Ok(false)
 }
 
-/// The error for an image disk whose directory is not there, or holds no pages file.
+/// Returns the error for an image disk whose directory is not there, or holds no pages file.
 #[must_use]
 pub fn missing_image_dir(dir: &str, number: usize) -> Error {
     Error::corrupt(
@@ -258,7 +258,7 @@ pub fn mark_finished(disk: &dyn Disk) -> Result<()> {
     write_version(disk)
 }
 
-/// The anchor of the database on these disks; `None` if there is no database.
+/// Returns the anchor of the database on these disks. `None`: there is no database.
 ///
 /// # Errors
 /// As [`is_database`]; [`Error::Version`] for another format; an anchor that cannot be read.
@@ -282,7 +282,7 @@ pub(crate) fn is_missing(error: &Error) -> bool {
     error.is_not_found() || error.is_of_another_kind()
 }
 
-/// The error for a stream whose directory is not there.
+/// Returns the error for a stream whose directory is not there.
 #[must_use]
 pub fn missing_log(disk: &str, stream: StreamId) -> Error {
     Error::corrupt(

@@ -21,7 +21,7 @@ pub use directory::{DirEntry, Directory, PageSummer};
 pub use listing::{DirectoryWriter, LoadedDirectory, read_directory, remove_old_directories};
 pub use pages::ImageFile;
 
-/// The folder of an image.
+/// Returns the folder of an image.
 #[must_use]
 pub fn folder(slot: ImageSlot) -> &'static str {
     match slot {
@@ -30,19 +30,19 @@ pub fn folder(slot: ImageSlot) -> &'static str {
     }
 }
 
-/// The path of the pages file of a slot.
+/// Returns the path of the pages file of a slot.
 #[must_use]
 pub fn pages_path(slot: ImageSlot) -> String {
     format!("{}/pages", folder(slot))
 }
 
-/// The path of the directory of checkpoint `k` in a slot.
+/// Returns the path of the directory of checkpoint `k` in a slot.
 #[must_use]
 pub fn directory_path(slot: ImageSlot, k: CkptEpoch) -> String {
     format!("{}/directory-{:020}", folder(slot), k.0)
 }
 
-/// The inverse of [`directory_path`] for a name without its folder.
+/// Decodes [`directory_path`] for a name without its folder.
 #[must_use]
 pub fn directory_number(name: &str) -> Option<CkptEpoch> {
     let digits = name.strip_prefix("directory-")?;

@@ -23,7 +23,7 @@ impl ImageState {
     /// All states.
     pub const ALL: [ImageState; 3] = [Self::Empty, Self::Building, Self::Complete];
 
-    /// Its name in reports.
+    /// Returns its name in reports.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -33,7 +33,7 @@ impl ImageState {
         }
     }
 
-    /// The state after an event; `None` if the event is illegal in this state.
+    /// Returns the state after an event. `None`: the event is illegal in this state.
     #[must_use]
     pub fn after(self, event: ImageEvent) -> Option<ImageState> {
         use ImageEvent as On;
@@ -109,7 +109,7 @@ pub struct ImageStatus {
 const CONSISTENT: u8 = 1;
 
 impl ImageStatus {
-    /// An image that was never written.
+    /// Returns an image that was never written.
     #[must_use]
     pub fn empty(streams: u8) -> Self {
         ImageStatus {
@@ -123,7 +123,7 @@ impl ImageStatus {
         }
     }
 
-    /// The image's state.
+    /// Returns the image's state.
     #[must_use]
     pub fn state(&self) -> ImageState {
         self.state
@@ -135,7 +135,7 @@ impl ImageStatus {
         self.state == ImageState::Complete
     }
 
-    /// Checkpoint `k` is about to overwrite it.
+    /// Notes that checkpoint `k` is about to overwrite it.
     pub fn mark_building(&mut self, k: CkptEpoch) {
         self.advance(ImageEvent::Begin);
         self.consistent = false;
@@ -143,7 +143,7 @@ impl ImageStatus {
         self.k = k;
     }
 
-    /// Checkpoint `k` has completed it.
+    /// Notes that checkpoint `k` has completed it.
     pub fn mark_complete(&mut self, k: CkptEpoch, completion: Completion) {
         assert!(
             self.state != ImageState::Complete || self.k == k,
@@ -180,7 +180,7 @@ impl ImageStatus {
         };
     }
 
-    /// It holds nothing any more that a restart may use. Its checkpoint's number stays: it is used up.
+    /// Notes that a restart may no longer use it. Its checkpoint's number stays, because it is used up.
     pub fn discard(&mut self) {
         self.advance(ImageEvent::Discard);
         self.consistent = false;
@@ -205,7 +205,7 @@ impl Images {
     /// The tag of the section.
     pub const SECTION: [u8; 4] = *b"IMGS";
 
-    /// Images that were never written.
+    /// Returns images that were never written.
     #[must_use]
     pub fn empty(disks: u8, streams: u8) -> Images {
         assert!(
@@ -218,23 +218,23 @@ impl Images {
         }
     }
 
-    /// Both images, A first.
+    /// Returns both images, A first.
     pub fn iter(&self) -> impl Iterator<Item = &ImageStatus> {
         self.slots.iter()
     }
 
-    /// One image.
+    /// Returns one image.
     #[must_use]
     pub fn get(&self, slot: ImageSlot) -> &ImageStatus {
         &self.slots[slot.index()]
     }
 
-    /// One image, to change it.
+    /// Returns one image, to be changed.
     pub fn get_mut(&mut self, slot: ImageSlot) -> &mut ImageStatus {
         &mut self.slots[slot.index()]
     }
 
-    /// The newest complete image, if any.
+    /// Returns the newest complete image, if any.
     #[must_use]
     pub fn newest(&self) -> Option<ImageSlot> {
         ImageSlot::ALL
@@ -243,7 +243,7 @@ impl Images {
             .max_by_key(|slot| self.get(*slot).k)
     }
 
-    /// The section's payload.
+    /// Returns the section's payload.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(128);

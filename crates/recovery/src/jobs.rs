@@ -39,7 +39,7 @@ pub(crate) struct StreamState<U> {
 }
 
 impl<P> DiskState<P> {
-    /// A part begins to be read.
+    /// Notes that a part begins to be read.
     pub fn begin_read(&mut self, now_ns: u64) {
         if self.reading == 0 {
             self.busy_since_ns = now_ns;
@@ -50,7 +50,7 @@ impl<P> DiskState<P> {
         self.check();
     }
 
-    /// A part was read.
+    /// Notes that a part was read.
     pub fn end_read(&mut self, part: P, now_ns: u64) {
         assert!(self.reading > 0, "a part was read that no job reads");
         self.reading -= 1;
@@ -135,7 +135,7 @@ pub(crate) struct ScheduleState<P, U> {
 }
 
 impl<P, U> ScheduleState<P, U> {
-    /// A part that was read from a disk and is not played.
+    /// Takes a part that was read from a disk and is not played.
     pub fn take_part(&mut self, disk: usize) -> Option<Job<P, U>> {
         let part = self.disks[disk].ready.pop_front()?;
         Some(Job::PlayPart(disk, part))
@@ -153,7 +153,7 @@ impl<P, U> ScheduleState<P, U> {
         Some(Job::ReadSidecar(sidecars.next - 1))
     }
 
-    /// A part of the image was played.
+    /// Notes that a part of the image was played.
     pub fn end_part(&mut self, disk: usize) {
         self.disks[disk].open -= 1;
         self.disks[disk].check();
@@ -166,7 +166,7 @@ impl<P, U> ScheduleState<P, U> {
         );
     }
 
-    /// The next step of the indexes; the first of them if it may be taken now.
+    /// Takes the next step of the indexes, or the first one if it may be taken now.
     pub fn take_index(&mut self, may_begin: bool) -> Option<Job<P, U>> {
         match self.indexes {
             Indexes::Due => {
@@ -189,7 +189,7 @@ impl<P, U> ScheduleState<P, U> {
         }
     }
 
-    /// The log's end is known, and with it the units of each stream.
+    /// Notes that the log's end is known, and with it the units of each stream.
     pub fn decide(&mut self, units: Vec<usize>) {
         assert_eq!(units.len(), self.streams.len(), "units of every stream");
         self.units_left = units.iter().sum();
@@ -200,7 +200,7 @@ impl<P, U> ScheduleState<P, U> {
         self.decided = Decided::Yes;
     }
 
-    /// All players have ended the log.
+    /// Notes that all players have ended the log.
     pub fn end_log(&mut self) {
         assert!(
             self.streams.iter().all(|s| s.next == s.units),
@@ -209,7 +209,7 @@ impl<P, U> ScheduleState<P, U> {
         self.log_end = Ending::Yes;
     }
 
-    /// An index was built.
+    /// Notes that an index was built.
     pub fn end_index(&mut self) {
         let Indexes::Building { count, next, left } = &mut self.indexes else {
             unreachable!("indexes end after the last is built");

@@ -296,7 +296,7 @@ pub(crate) fn txn_record<'r>(payload: &'r [u8], origin: &Origin) -> Result<TxnRe
     decode_txn_record(payload).ok_or_else(|| no_record(origin, "a transaction's record"))
 }
 
-/// The error for a frame whose checksum holds and whose payload does not parse.
+/// Returns the error for a frame whose checksum holds and whose payload does not parse.
 pub(crate) fn no_record(origin: &Origin, expected: &str) -> Error {
     Error::corrupt(
         format!("log stream {}", origin.stream),

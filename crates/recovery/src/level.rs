@@ -51,7 +51,7 @@ impl Level {
     /// All levels.
     pub const ALL: [Level; 4] = [Level::One, Level::Two, Level::Three, Level::Four];
 
-    /// The level with this number.
+    /// Returns the level with this number.
     #[must_use]
     pub fn new(number: u8) -> Option<Level> {
         Level::ALL
@@ -59,7 +59,7 @@ impl Level {
             .find(|level| level.number() == number)
     }
 
-    /// Its number, 1 to 4.
+    /// Returns its number, 1 to 4.
     #[must_use]
     pub fn number(self) -> u8 {
         match self {
@@ -113,7 +113,7 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// A level with this many players, besides the threads that read.
+    /// Returns a level with this many players, besides the threads that read.
     #[must_use]
     pub fn new(level: Level, threads: usize) -> Schedule {
         Schedule {
@@ -124,7 +124,7 @@ impl Schedule {
         }
     }
 
-    /// A level on the caller's thread alone.
+    /// Returns a level on the caller's thread alone.
     #[must_use]
     pub fn inline(level: Level, seed: u64) -> Schedule {
         Schedule {

@@ -27,8 +27,8 @@ pub struct LoadedRun {
 }
 
 impl ImagePlan {
-    /// A buffer of at least `len` bytes, which holds anything. Buffers are used again: the kernel would map,
-    /// fill and unmap as much memory for new ones as the whole image takes.
+    /// Takes a buffer of at least `len` bytes with any contents. Buffers are used again: for new ones, the kernel would
+    /// map, fill and unmap as much memory as the whole image takes.
     fn take_buffer(&self, len: usize) -> AlignedBuf {
         let spare = self.buffers.lock().pop();
         spare
@@ -63,8 +63,8 @@ impl Image for ImagePlan {
         to_u64(part.got)
     }
 
-    /// Pages of the newest image that cannot be read are left zeros, which no directory lists: they
-    /// are damaged. Of the older image they are an error.
+    /// Reads a part. Pages of the newest image that cannot be read are left zeros, which no
+    /// directory lists: they are damaged. In the older image they are an error.
     fn read(&self, disk: usize, part: usize) -> Result<LoadedRun> {
         let run = &self.runs[disk][part];
         // Pages of the run that are taken from elsewhere leave a gap, which is read along.

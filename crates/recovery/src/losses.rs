@@ -29,7 +29,7 @@ pub struct AcceptedLoss {
 }
 
 impl AcceptedLoss {
-    /// The epochs that were acknowledged and are lost, as far as they are known.
+    /// Returns the epochs that were acknowledged and are lost, as far as they are known, as text.
     #[must_use]
     pub fn text(&self) -> String {
         let (life, durable) = (self.incarnation, self.durable);
@@ -76,12 +76,12 @@ impl Losses {
         self.0.is_empty()
     }
 
-    /// All of them, oldest first.
+    /// Returns all losses, oldest first.
     pub fn iter(&self) -> impl Iterator<Item = &AcceptedLoss> {
         self.0.iter()
     }
 
-    /// The one of a life.
+    /// Returns the loss of a life.
     #[must_use]
     pub fn of(&self, life: Incarnation) -> Option<&AcceptedLoss> {
         self.iter().find(|loss| loss.incarnation == life)
@@ -114,7 +114,7 @@ impl Losses {
     }
 }
 
-/// The error for a loss that the anchor cannot name.
+/// Returns the error for a loss that the anchor cannot name.
 pub(crate) fn no_room() -> Error {
     Error::LogFull(
         "the anchor has no room for another loss that was accepted. Nothing was changed; keep a copy of the \
@@ -123,7 +123,7 @@ pub(crate) fn no_room() -> Error {
     )
 }
 
-/// The section's payload.
+/// Returns the section's payload.
 #[must_use]
 pub(crate) fn encode(losses: &Losses) -> Vec<u8> {
     let mut out = Vec::with_capacity(losses.0.len() * ENTRY_BYTES);
@@ -137,7 +137,7 @@ pub(crate) fn encode(losses: &Losses) -> Vec<u8> {
     out
 }
 
-/// The inverse of [`encode`], in an anchor of this history.
+/// Decodes [`encode`], in an anchor of this history.
 #[must_use]
 pub(crate) fn decode(payload: &[u8], history: &History) -> Option<Losses> {
     let count = payload.len() / ENTRY_BYTES;
@@ -179,7 +179,7 @@ mod tests {
         }
     }
 
-    /// A history whose newest life is this one, and which has a link of life 3.
+    /// Returns a history whose newest life is this one, and which has a link of life 3.
     fn history(newest: u32) -> History {
         let sizes = SegmentSizes::fixed(64 << 20);
         let mut history = History::begin(Uuid([1; 16]), 1, Scheme::Differential, 1, sizes);

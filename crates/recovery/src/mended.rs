@@ -60,7 +60,7 @@ impl MendedLog {
         })))
     }
 
-    /// A log without a segment.
+    /// Makes a log without a segment.
     #[must_use]
     pub fn empty(disk: &Arc<dyn Disk>) -> Arc<dyn Disk> {
         Arc::new(ReadOnly(MendedLog {

@@ -124,7 +124,7 @@ pub(crate) fn merge<I: Image, S: LogSource>(
 }
 
 impl<I: Image, S: LogSource> Merger<'_, '_, I, S> {
-    /// The earliest life that any stream still has a unit of.
+    /// Returns the earliest life that any stream still has a unit of.
     fn next_life(&self) -> Option<Incarnation> {
         let parked = self.heads.iter().filter_map(|head| head.parked.as_ref());
         parked.map(|unit| unit.life).min()
@@ -324,7 +324,7 @@ impl<I: Image, S: LogSource> Merger<'_, '_, I, S> {
     }
 }
 
-/// The number by which streams are merged.
+/// Returns the number by which streams are merged.
 fn order_number(change: &Change<'_>) -> Option<u64> {
     match change {
         Change::Assign(images) => Some(images.gseq),

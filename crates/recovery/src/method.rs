@@ -30,7 +30,7 @@ pub struct Method {
 const BY_KEY: &[Scheme] = &[Scheme::Logical, Scheme::Physiological];
 const BY_PAGE: &[Scheme] = &[Scheme::Physiological, Scheme::Logical];
 
-/// A method that restarts a tree.
+/// Returns a method that restarts a tree.
 const fn of_tree(
     name: &'static str,
     schemes: &'static [Scheme],
@@ -95,7 +95,7 @@ pub const METHODS: &[Method] = &[
 ];
 
 impl Method {
-    /// The default method of a scheme.
+    /// Returns the default method of a scheme.
     #[must_use]
     pub fn of(scheme: Scheme) -> &'static Method {
         METHODS
@@ -121,7 +121,7 @@ impl Method {
             })
     }
 
-    /// The highest level that keeps the order a scheme's records need.
+    /// Returns the highest level that keeps the order a scheme's records need.
     #[must_use]
     pub fn highest_level(scheme: Scheme) -> Level {
         match scheme.order() {

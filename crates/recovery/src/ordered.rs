@@ -55,7 +55,7 @@ use admit::Admission;
 use log::Epochs;
 use play::Pass;
 
-/// The error for a frame whose payload cannot be read.
+/// Returns the error for a frame whose payload cannot be read.
 #[must_use]
 pub fn malformed(family: Family, why: Malformed, origin: &Origin) -> Error {
     refuse(

@@ -23,13 +23,13 @@ pub struct OrderedFrame<'a> {
 }
 
 impl<'a> OrderedFrame<'a> {
-    /// The transaction's partitions, and its number in each.
+    /// Returns the transaction's partitions, and its number in each.
     #[must_use]
     pub fn parts(&self) -> &[Part] {
         &self.payload.head.parts
     }
 
-    /// The body of a command.
+    /// Returns the body of a command.
     ///
     /// # Errors
     /// The first byte that is out of place.
@@ -38,7 +38,7 @@ impl<'a> OrderedFrame<'a> {
         self.payload.command()
     }
 
-    /// The effects of an effects frame.
+    /// Returns the effects of an effects frame.
     #[must_use]
     pub fn effects(&self) -> Effects<'a> {
         debug_assert_eq!(self.family, Family::Effects, "the body of effects");
@@ -71,7 +71,7 @@ pub trait OrderedPlayer: Debug + Send + Sync {
     /// The state is not one that a log can leave.
     fn finish(&self) -> Result<()>;
 
-    /// The frames that did something else than before the crash, and whose new results the player took.
+    /// Returns the frames with other results than before the crash, if the player took the new results.
     fn divergences(&self) -> Divergences {
         Divergences::default()
     }

@@ -11,7 +11,7 @@ use perdura_wal::Parent;
 /// The tag of the section.
 pub const SECTION: [u8; 4] = *b"PRNT";
 
-/// The section's payload.
+/// Returns the section's payload.
 #[must_use]
 pub(crate) fn encode(parent: &Parent) -> Vec<u8> {
     let mut out = Vec::with_capacity(24);
@@ -21,7 +21,7 @@ pub(crate) fn encode(parent: &Parent) -> Vec<u8> {
     out
 }
 
-/// The inverse of [`encode`].
+/// Decodes [`encode`].
 #[must_use]
 pub(crate) fn decode(payload: &[u8]) -> Option<Parent> {
     let mut r = Reader::new(payload);

@@ -146,8 +146,8 @@ pub fn plan_image(
     }
 }
 
-/// The slots of the complete images, by [`Rank::index`]. Without records nothing brings an older image up to the newer
-/// one: there is no other then.
+/// Returns the slots of the complete images, by [`Rank::index`]. Without records nothing brings an older image up to
+/// the newer one, so then there is no older image.
 fn by_age(anchor: &Anchor) -> [Option<ImageSlot>; 2] {
     let mut slots = ImageSlot::ALL.map(|slot| anchor.image(slot).is_complete().then_some(slot));
     slots.sort_by_key(|slot| std::cmp::Reverse(slot.map(|slot| anchor.image(slot).k)));
@@ -208,7 +208,7 @@ impl Candidates<'_> {
         }
     }
 
-    /// The error that opening an image returned.
+    /// Returns the error that opening an image returned.
     fn error(&mut self, rank: Rank) -> Error {
         match self.opened[rank.index()].take() {
             Some(Err(error)) => error,
@@ -216,7 +216,8 @@ impl Candidates<'_> {
         }
     }
 
-    /// The plan that loads this image, with a note on the newer image if that was passed over.
+    /// Returns the plan that loads this image, with a note on the newer image if that was passed
+    /// over.
     fn plan(&mut self, rank: Rank, lost: &BTreeSet<PageId>) -> ImagePlan {
         let mut plan = ImagePlan::empty(self.anchor, self.images.len());
         let newer = (self.slots[0], &self.opened[0]);
@@ -439,14 +440,14 @@ impl ImagePlan {
         );
     }
 
-    /// The sequence number of each partition that the image reflects: 0 without an image, or if it is of a
+    /// Returns the sequence number of each partition that the image reflects: 0 without an image, or if it is of a
     /// fuzzy sweep.
     #[must_use]
     pub fn pseq(&self) -> &[u64] {
         &self.pseq
     }
 
-    /// Pages that turned out to be damaged while they were loaded.
+    /// Takes the pages that turned out to be damaged while they were loaded.
     #[must_use]
     pub fn take_bad(&self) -> BTreeSet<BadPage> {
         std::mem::take(&mut *self.bad.lock())
@@ -468,7 +469,7 @@ impl ImagePlan {
         )
     }
 
-    /// The slot whose pages on disk are what memory was loaded from, all of them.
+    /// Returns the slot from whose pages on disk all of memory was loaded.
     #[must_use]
     pub fn trusted_slot(&self) -> Option<ImageSlot> {
         self.slot.filter(|slot| !self.damaged.contains(slot))

@@ -50,14 +50,14 @@ impl Progress {
         self.done.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// The name of the phase.
+    /// Returns the name of the phase.
     #[must_use]
     pub fn phase(&self) -> &'static str {
         let phase = usize::from(self.phase.load(Ordering::Relaxed));
         PHASES.get(phase).copied().unwrap_or("start")
     }
 
-    /// Bytes of image and log processed.
+    /// Returns the number of bytes of image and log processed.
     #[must_use]
     pub fn loaded_bytes(&self) -> u64 {
         self.done.load(Ordering::Relaxed)

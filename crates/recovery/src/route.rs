@@ -51,7 +51,7 @@ impl Routes {
     }
 }
 
-/// The error for records that no player of the restart claims.
+/// Returns the error for records that no player of the restart claims.
 #[cold]
 pub(crate) fn foreign(frame: Frame<'_>, origin: &Origin) -> Error {
     refuse(
@@ -66,7 +66,7 @@ pub(crate) fn foreign(frame: Frame<'_>, origin: &Origin) -> Error {
 pub(crate) const WRITERS_BUG: &str =
     "The checksums hold, so this is a bug in the writer. Keep a copy and report it.";
 
-/// An error that names a frame's place.
+/// Returns an error that names a frame's place.
 #[cold]
 pub(crate) fn refuse(origin: &Origin, expected: String, found: String, consequence: &str) -> Error {
     Error::corrupt(

@@ -40,7 +40,7 @@ pub enum Skip {
 }
 
 impl Skip {
-    /// The reason's name in reports.
+    /// Returns the reason's name in reports.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -124,7 +124,7 @@ pub fn wanted_fate(fate: Fate, target: Epoch) -> bool {
     }
 }
 
-/// The rule for a commuting record of an interleaved transaction.
+/// Applies the rule for a commuting record of an interleaved transaction.
 #[must_use]
 pub fn gate_fate(tag: CkptEpoch, image: ImageKind, fate: Fate, target: Epoch) -> Gate {
     match (net_reflected(tag, image, fate), wanted_fate(fate, target)) {
@@ -134,8 +134,8 @@ pub fn gate_fate(tag: CkptEpoch, image: ImageKind, fate: Fate, target: Epoch) ->
     }
 }
 
-/// The rule of two passes for a commuting record: what the image does not have is redone, losers'
-/// changes too; the second pass takes them out again, reflected or redone.
+/// Applies the rule of two passes for a commuting record. What the image does not have is redone,
+/// losers' changes too. The second pass takes those out again, reflected or redone.
 #[must_use]
 pub fn gate_tag(tag: CkptEpoch, k: CkptEpoch) -> Gate {
     if saw(tag, k) {
@@ -157,12 +157,13 @@ pub fn gate_begun(k: CkptEpoch, has_begun: impl FnOnce(CkptEpoch) -> bool) -> Ga
     }
 }
 
-/// The rule for a commuting record: apply it iff exactly one of the two holds. Reflected and
-/// wanted is there already; neither is as it should be; wanted only is redone.
+/// Applies the rule for a commuting record: apply it iff exactly one of the two holds. If it is
+/// reflected and wanted, it is there already. If neither, the state is right without it. If it is
+/// only wanted, it is redone.
 ///
-/// Reflected but not wanted would have to be taken out again by the same XOR. Restart never sees
-/// that case: an image completes only when every change it reflects is durable, so it is `Apply`
-/// here only for targets before the image.
+/// If it is only reflected, the same XOR takes it out again. Restart never sees that case: an image
+/// completes only when every change it reflects is durable. So this is `Apply` only for targets
+/// before the image.
 #[must_use]
 pub fn gate(tag: CkptEpoch, image: ImageKind, epoch: Epoch, target: Epoch) -> Gate {
     match (reflected(tag, epoch, image), wanted(epoch, target)) {

@@ -286,7 +286,7 @@ fn with_log(logs: &[Arc<dyn Disk>], anchor: &Anchor, slots: &[ImageSlot]) -> Res
     Ok(None)
 }
 
-/// The highest epoch that all streams hold in full, and where its parts end.
+/// Returns the highest epoch that all streams hold in full, and the ends of its parts.
 fn longest(
     anchor: &Anchor,
     lives: &Lives<'_>,
@@ -309,7 +309,7 @@ fn longest(
     best
 }
 
-/// The anchor of a database that ended with this epoch.
+/// Returns the plan for a database that ended with this epoch.
 fn cut_off(
     anchor: &Anchor,
     lives: &Lives<'_>,
@@ -373,7 +373,7 @@ fn cut_off(
     }
 }
 
-/// An image without any log.
+/// Returns the plan for an image without any log.
 fn image_alone(anchor: &Anchor, slot: ImageSlot) -> Plan {
     let image = anchor.image(slot);
     let (durable, begin) = (image.cover.end_epoch, image.cover.begin.clone());
@@ -535,7 +535,7 @@ struct FirstLife {
 }
 
 impl FirstLife {
-    /// Names it in the anchor. Returns it as a restart does.
+    /// Names the new life in the anchor. Returns it as a restart does.
     fn begin(self, cell: AnchorCell) -> Result<Restarted> {
         let FirstLife {
             heap,

@@ -182,7 +182,8 @@ impl<'a, W: Work> Runner<'a, W> {
         Ok(busy)
     }
 
-    /// A thread that panics must not leave the others waiting for what it would have done.
+    /// Returns a guard that ends all threads if this one panics. Otherwise they would wait for its
+    /// work.
     fn end_all_on_panic(&self) -> impl Drop {
         OnPanic(|| {
             let panicked = || Error::Stopped("a job of the restart panicked".into());
@@ -197,7 +198,7 @@ impl<'a, W: Work> Runner<'a, W> {
         self.changed.notify_all();
     }
 
-    /// A disk's thread.
+    /// Runs a disk's thread.
     fn read_loop(&self, asker: Asker) {
         let _guard = self.end_all_on_panic();
         let mut busy = Busy::default();
@@ -206,7 +207,7 @@ impl<'a, W: Work> Runner<'a, W> {
         }
     }
 
-    /// A player's thread.
+    /// Runs a player's thread.
     fn play_loop(&self) -> Busy {
         let _guard = self.end_all_on_panic();
         let mut busy = Busy::default();
@@ -216,7 +217,7 @@ impl<'a, W: Work> Runner<'a, W> {
         busy
     }
 
-    /// The only thread.
+    /// Runs the only thread.
     fn everything(&self, seed: u64, busy: &mut Busy) {
         let mut pick = seed;
         while let Some(job) = self.next_job(Asker::Everyone(pick)) {
@@ -527,8 +528,8 @@ impl<'a, W: Work> Runner<'a, W> {
         })
     }
 
-    /// The next unit of a stream for one merging worker. A unit is dropped when all have passed
-    /// it. On the only thread it is read here if it is not there yet.
+    /// Returns the next unit of a stream for one merging worker. A unit is dropped when all workers
+    /// have passed it. The only thread reads the unit here if it was not read yet.
     fn next_for_merge(&self, worker: usize, stream: usize) -> Result<Option<Arc<W::Unit>>> {
         let mut state = self.state.lock();
         self.drop_passed(&mut state.streams[stream]);

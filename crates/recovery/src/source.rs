@@ -14,7 +14,7 @@ pub trait LogSource: Sync {
     /// A unit as the medium returned it.
     type Raw: Raw;
 
-    /// Number of parts.
+    /// Returns the number of parts.
     fn parts(&self) -> usize;
 
     /// Finds the end of a part.
@@ -54,10 +54,10 @@ pub trait Raw: Send {
     /// The unit after the check.
     type Open: Frames;
 
-    /// Bytes of memory that it takes.
+    /// Returns its size in memory, bytes.
     fn bytes(&self) -> u64;
 
-    /// The life of the database that wrote it.
+    /// Returns the life of the database that wrote it.
     fn life(&self) -> Incarnation;
 
     /// Checks it.
@@ -69,7 +69,7 @@ pub trait Raw: Send {
 
 /// The frames of a unit.
 pub trait Frames: Send + Sync {
-    /// The bytes that all payloads lie in.
+    /// Returns the bytes that all payloads lie in.
     fn joined(&self) -> &[u8];
 
     /// Hands each frame to `each`, with its origin.

@@ -44,7 +44,7 @@ pub struct Decided {
 }
 
 impl<'a> Streams<'a> {
-    /// The streams on `disks`, each read from its position in `from`.
+    /// Returns the streams on `disks`, each read from its position in `from`.
     #[must_use]
     pub fn new(disks: &'a [Arc<dyn Disk>], anchor: &'a Anchor, from: &'a [Pos]) -> Streams<'a> {
         assert_eq!(disks.len(), from.len(), "one beginning for each stream");
@@ -59,7 +59,7 @@ impl<'a> Streams<'a> {
         }
     }
 
-    /// The log may end before what only the memories of a mirror held.
+    /// Sets whether the log may end before what only the memories of a mirror held.
     #[must_use]
     pub fn accepting_loss(self, accept_loss: bool) -> Streams<'a> {
         Streams {
@@ -167,7 +167,7 @@ impl LogSource for Streams<'_> {
     }
 }
 
-/// The blocks that a seeded bug plays although they are void.
+/// Returns the blocks that a seeded bug plays although they are void.
 #[cfg(feature = "flaws")]
 fn void_tail(scans: &[StreamScan], cut: &Cut) -> Vec<Vec<perdura_wal::BlockRef>> {
     use perdura_base::flaw::{Flaw, armed};

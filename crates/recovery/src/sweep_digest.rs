@@ -43,8 +43,8 @@ impl SweepDigest {
     }
 }
 
-/// The digest of a partition's pages in an image, each bound to its page. In a consistent image pages of odd chunks do
-/// not count.
+/// Returns the digest of a partition's pages in an image, each bound to its page. In a consistent image pages of odd
+/// chunks do not count.
 #[must_use]
 pub(crate) fn digest_of(
     directory: &Directory,

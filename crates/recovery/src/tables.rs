@@ -67,7 +67,7 @@ const COMPONENT_SHIFT: u32 = 4;
 const ADDRESSING_MASK: u8 = 0x0f;
 
 impl TableKind {
-    /// A page-addressed table of the heap.
+    /// Returns a page-addressed table of the heap.
     #[must_use]
     pub fn heap(order: KeyOrder) -> TableKind {
         TableKind {
@@ -77,7 +77,7 @@ impl TableKind {
         }
     }
 
-    /// A table in a tree, whose keys are in order and whose records name them.
+    /// Returns a table in a tree, whose keys are in order and whose records name them.
     #[must_use]
     pub fn tree() -> TableKind {
         TableKind {
@@ -111,7 +111,7 @@ impl TableKind {
         }
     }
 
-    /// The two bytes of a catalog row that hold it (docs/formats/catalog.md).
+    /// Returns the two bytes of a catalog row that hold it (docs/formats/catalog.md).
     #[must_use]
     pub fn encode(self) -> [u8; 2] {
         let order = match self.order {

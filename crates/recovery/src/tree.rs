@@ -193,7 +193,7 @@ impl Part<'_> {
         &self.options.tree
     }
 
-    /// The end of the stable log: all that counts is durable.
+    /// Returns the end of the stable log: everything that counts is durable.
     fn eosl(&self) -> Gsn {
         self.log.cut.gsn_max
     }
@@ -225,7 +225,8 @@ impl Part<'_> {
         ))
     }
 
-    /// The pages are as new as the anchor: a checkpoint that has ended has written its redo start into the meta page.
+    /// Fails if the pages are older than the anchor: a checkpoint that has ended has written its redo start into the
+    /// meta page.
     fn check_age(&self, file: &PageFile) -> Result<()> {
         let Some(newest) = file.newest_structure()? else {
             return Ok(());
@@ -364,7 +365,7 @@ fn operations_of(frame: &Numbered) -> Result<OperationFrame<'_>> {
         .map_err(|why| malformed("operations", why, &frame.head.origin))
 }
 
-/// The error for a frame whose payload cannot be read.
+/// Returns the error for a frame whose payload cannot be read.
 fn malformed(what: &str, why: Malformed, origin: &Origin) -> Error {
     refuse(
         origin,

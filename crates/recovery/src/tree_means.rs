@@ -63,7 +63,7 @@ impl TreeMeans {
 }
 
 impl Default for TreeMeans {
-    /// 4096 pages: 32 MiB of pages of 8 KiB.
+    /// Returns the means for 4096 pages: 32 MiB of pages of 8 KiB.
     fn default() -> TreeMeans {
         TreeMeans::of_frames(4096)
     }

@@ -140,7 +140,7 @@ impl Checked<'_> {
         }
     }
 
-    /// Every complete image rests on an epoch that the log must have reached.
+    /// Checks that the log has reached the epoch on which each complete image rests.
     fn check_end(&self, durable: Epoch, found: &mut Findings) {
         for slot in ImageSlot::ALL {
             let image = self.anchor.image(slot);

@@ -93,7 +93,7 @@ impl Timeline {
         self.last = Some(moment);
     }
 
-    /// The last moment that is not behind a time.
+    /// Returns the last moment that is not behind a time.
     fn at(&self, at: At, time_us: u64) -> Result<Moment> {
         let (Some(first), Some(last)) = (self.first, self.last) else {
             return Err(Error::Usage(
@@ -115,12 +115,12 @@ impl Timeline {
     }
 }
 
-/// The moments of a run.
+/// Returns the moments of a run.
 fn of_run(run: &Run) -> impl Iterator<Item = Moment> + '_ {
     run.moments().list().iter().copied()
 }
 
-/// The moments of an archive's runs, then of the runs that follow it, in their order. One run is open at a time.
+/// Visits the moments of an archive's runs, then of the runs that follow it, in their order. One run is open at a time.
 fn walk(store: &Store, tail: &[Arc<Run>], mut each: impl FnMut(Moment)) -> Result<()> {
     if let Some(moments) = of_backups(store)? {
         moments.into_iter().for_each(each);
@@ -133,7 +133,7 @@ fn walk(store: &Store, tail: &[Arc<Run>], mut each: impl FnMut(Moment)) -> Resul
     Ok(())
 }
 
-/// The last moment that [`walk`] comes to.
+/// Returns the last moment that [`walk`] comes to.
 fn last_of(store: &Store, tail: &[Arc<Run>]) -> Result<Option<Moment>> {
     if let Some(moments) = of_backups(store)? {
         return Ok(moments.last().copied());
@@ -142,7 +142,7 @@ fn last_of(store: &Store, tail: &[Arc<Run>]) -> Result<Option<Moment>> {
     newest.map_or_else(|| last_listed(store), |newest| Ok(Some(newest)))
 }
 
-/// The last moment that the runs of an archive list.
+/// Returns the last moment that the runs of an archive list.
 pub(crate) fn last_listed(store: &Store) -> Result<Option<Moment>> {
     let mut runs = Listed::of_archive(store)?.into_iter().rev();
     let last = runs.find_map(|run| {
@@ -174,7 +174,7 @@ fn of_backups(store: &Store) -> Result<Option<Vec<Moment>>> {
 }
 
 impl At {
-    /// The epoch that is meant, in an archive and the runs that follow it.
+    /// Returns the epoch that is meant, in an archive and the runs that follow it.
     ///
     /// # Errors
     /// [`Error::Usage`] for a time that is not between the first and the last moment, with both; those of a run that

@@ -37,7 +37,7 @@ pub struct Sources<'a> {
 }
 
 impl Sources<'_> {
-    /// An archive alone.
+    /// Returns the sources of an archive alone.
     #[must_use]
     pub fn archive(store: &Store) -> Sources<'_> {
         Sources {
@@ -217,14 +217,15 @@ impl RestorePlan {
         }
     }
 
-    /// The backup that it begins with.
+    /// Returns the backup that it begins with.
     #[must_use]
     pub fn backup(&self) -> BackupId {
         self.backup.header().id
     }
 }
 
-/// The state before the first epoch, if the runs lead from it to each moment and the archive says what the database is like.
+/// Returns the state before the first epoch, if the runs lead from it to each moment and the archive describes the
+/// database.
 pub(crate) fn beginning(store: &Store) -> Result<Option<Arc<Backup>>> {
     let manifest = store.manifest();
     let anchor = manifest.anchor()?.map(Anchor::of).transpose()?;

@@ -85,7 +85,7 @@ pub fn judge(
     })
 }
 
-/// The digests of the pages that were written, by partition.
+/// Reads the digests of the pages that were written, by partition.
 fn restored(disks: &Disks) -> Result<Vec<u64>> {
     let anchor = read_anchor(disks.data.as_ref())?;
     let newest = anchor.and_then(|anchor| anchor.newest_image().map(|slot| (anchor, slot)));

@@ -18,7 +18,8 @@ pub(crate) enum Listed {
 }
 
 impl Listed {
-    /// The runs of an archive, by their epochs: those of its manifest, and those behind them that no manifest names yet.
+    /// Returns the runs of an archive, by their epochs: those of its manifest, and those behind them that no manifest
+    /// names yet.
     ///
     /// # Errors
     /// As [`Store::unnamed_runs`].

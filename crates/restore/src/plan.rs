@@ -70,7 +70,7 @@ impl RestorePlan {
         }
     }
 
-    /// The backup alone.
+    /// Returns the plan with the backup alone.
     pub(crate) fn without_runs(&self) -> RestorePlan {
         RestorePlan {
             backup: Arc::clone(&self.backup),
@@ -82,19 +82,19 @@ impl RestorePlan {
         }
     }
 
-    /// The runs that are read, in the order of their epochs.
+    /// Returns the runs that are read, in the order of their epochs.
     pub fn run_ids(&self) -> impl Iterator<Item = RunId> + '_ {
         self.runs.iter().map(|run| run.id())
     }
 
-    /// The epoch whose state is restored.
+    /// Returns the epoch whose state is restored.
     #[must_use]
     pub fn target(&self) -> Epoch {
         self.target
     }
 
-    /// The wall clock of the last moment up to the target that the archive lists, microseconds since 1970; 0 if it lists
-    /// none. If moments are sampled, the target lies at or behind it and before the next one.
+    /// Returns the wall clock of the last moment up to the target that the archive lists, microseconds since 1970; 0 if
+    /// it lists none. If moments are sampled, the target lies at or behind it and before the next one.
     #[must_use]
     pub fn wall_us(&self) -> u64 {
         self.wall_us
@@ -112,8 +112,8 @@ impl RestorePlan {
         self.runs_merged
     }
 
-    /// A partition's part of the backup. Its sidecar lists the keys at the end of the sweep, also those of records that the
-    /// pages do not reflect: it is of no use at a moment before.
+    /// Reads a partition's part of the backup. Its sidecar lists the keys at the end of the sweep, also those of
+    /// records that the pages do not reflect. So it is of no use at an earlier moment.
     ///
     /// # Errors
     /// Damage of the backup; the disk's.
@@ -172,7 +172,7 @@ impl RestorePlan {
         Ok(difference(first.0, first.1))
     }
 
-    /// The number of the image that is made: above every tag of a page or record.
+    /// Returns the number of the image that is made: above every tag of a page or record.
     ///
     /// # Errors
     /// [`Error::Corrupt`] if there is no such number.
@@ -190,7 +190,7 @@ impl RestorePlan {
         highest.unwrap_or_default().max(self.backup.header().id.k)
     }
 
-    /// The highest epoch of backup and runs.
+    /// Returns the highest epoch of backup and runs.
     pub(crate) fn highest_epoch(&self) -> Epoch {
         let runs = self.runs.iter().map(|run| run.id().epochs.last());
         let highest = runs.max().unwrap_or_default();

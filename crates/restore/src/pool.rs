@@ -112,7 +112,7 @@ impl<'a> Pool<'a> {
         &mut self.bytes[frame * PAGE_BYTES..(frame + 1) * PAGE_BYTES]
     }
 
-    /// The page in a frame.
+    /// Returns the page in a frame.
     pub(crate) fn bytes(&self, frame: usize) -> &[u8] {
         &self.bytes[frame * PAGE_BYTES..(frame + 1) * PAGE_BYTES]
     }
@@ -127,7 +127,7 @@ impl<'a> Pool<'a> {
         Ok(())
     }
 
-    /// The frames whose pages are changed, in the order of their places.
+    /// Returns the frames whose pages are changed, in the order of their places.
     pub(crate) fn dirty(&self) -> Vec<(usize, PageId)> {
         let frames = self.frames.iter().enumerate();
         let dirty = frames.filter(|(_, frame)| frame.is_dirty);

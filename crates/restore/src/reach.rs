@@ -124,7 +124,7 @@ impl Reach {
             .is_some_and(|(from, up_to)| epochs.end > from && epochs.begin <= up_to)
     }
 
-    /// The epochs around which no record may be combined: the target, and the end of a backup that is a cut.
+    /// Returns the epochs around which no record may be combined: the target, and the end of a backup that is a cut.
     pub(crate) fn moments(&self) -> impl Iterator<Item = Epoch> + use<> {
         let kept = self.needed.map(|_| self.target);
         let mut moments: Vec<Epoch> = kept.into_iter().chain(self.cut).collect();

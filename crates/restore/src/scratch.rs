@@ -34,12 +34,12 @@ impl Scratch {
         Ok(scratch)
     }
 
-    /// The disk.
+    /// Returns the disk.
     pub(crate) fn disk(&self) -> &Arc<dyn Disk> {
         &self.disk
     }
 
-    /// The folder.
+    /// Returns the folder.
     pub(crate) fn dir(&self) -> &'static str {
         folder(SLOT.other())
     }

@@ -8,7 +8,7 @@ use perdura_base::checksum::{hash64, mix64};
 use perdura_heap::Heap;
 use perdura_page::layout;
 
-/// The digest of all taken slots, 16 hexadecimal digits.
+/// Returns the digest of all taken slots, 16 hexadecimal digits.
 #[must_use]
 pub fn digest(heap: &Heap) -> String {
     let mut sum = 0u64;

@@ -162,7 +162,7 @@ impl Steal {
         self
     }
 
-    /// The settings it was opened with.
+    /// Returns the settings it was opened with.
     #[must_use]
     pub fn options(&self) -> &StealOptions {
         &self.options
@@ -203,7 +203,7 @@ impl Steal {
         self.durable() >= committed.epoch
     }
 
-    /// The taken places of a partition, in order.
+    /// Returns the taken places of a partition, in order.
     #[must_use]
     pub fn places(&self, partition: PartitionId) -> Vec<Place> {
         let geometry = self.heap.geometry();

@@ -31,7 +31,7 @@ pub enum Route {
 }
 
 impl Route {
-    /// The stream of a new transaction.
+    /// Returns the stream of a new transaction.
     pub(crate) fn stream(self, wal: &Wal, txn: TxnId) -> StreamId {
         match self {
             Route::Idlest => wal.idlest(),

@@ -39,7 +39,7 @@ impl Streams {
         }
     }
 
-    /// The active list of a stream.
+    /// Returns the active list of a stream.
     pub fn active(&self, stream: StreamId) -> &Mutex<Active> {
         self.active.of(stream)
     }

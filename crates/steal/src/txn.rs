@@ -24,13 +24,13 @@ pub struct Routed {
 }
 
 impl Routed {
-    /// Its number.
+    /// Returns its number.
     #[must_use]
     pub fn id(&self) -> TxnId {
         self.id
     }
 
-    /// The stream that its records go to.
+    /// Returns the stream that its records go to.
     #[must_use]
     pub fn stream(&self) -> StreamId {
         self.stream

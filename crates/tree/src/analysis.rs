@@ -116,7 +116,7 @@ impl LogicalAnalysis {
         }
     }
 
-    /// The table.
+    /// Returns the table.
     #[must_use]
     pub fn finish(self) -> DirtyPages {
         self.table
@@ -163,7 +163,7 @@ impl SqlAnalysis {
         }
     }
 
-    /// The table.
+    /// Returns the table.
     #[must_use]
     pub fn finish(self) -> DirtyPages {
         self.table
@@ -201,7 +201,7 @@ impl AriesAnalysis {
         update(&mut self.table, pid, gsn);
     }
 
-    /// The table.
+    /// Returns the table.
     #[must_use]
     pub fn finish(self) -> DirtyPages {
         self.table
@@ -214,7 +214,7 @@ impl Default for AriesAnalysis {
     }
 }
 
-/// A table of these pages that leaves no tail.
+/// Returns a table of these pages that leaves no tail.
 fn knows_all(pages: &[(Pid, Gsn)]) -> DirtyPages {
     let entry = |(pid, r_lsn): &(Pid, Gsn)| {
         let entry = Entry {

@@ -257,7 +257,7 @@ fn differs(node: Node<'_>, expected: &Expected) -> Option<String> {
     None
 }
 
-/// The pages that an inner page leads to.
+/// Returns the pages that an inner page leads to.
 pub(crate) fn children(node: Node<'_>) -> Vec<Expected> {
     assert!(
         node.kind() == Kind::Inner && node.level() > 0,

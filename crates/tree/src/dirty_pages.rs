@@ -71,7 +71,7 @@ impl DirtyPages {
         &self.prefetch
     }
 
-    /// The pages of the table in the order of their rLSNs.
+    /// Returns the pages of the table in the order of their rLSNs.
     #[must_use]
     pub fn by_r_lsn(&self) -> Vec<Pid> {
         let entries = self.entries.iter();

@@ -105,7 +105,7 @@ impl PageFile {
         })
     }
 
-    /// Bytes of a page.
+    /// Returns the size of a page, bytes.
     #[must_use]
     pub fn page_bytes(&self) -> usize {
         self.shape.page_bytes
@@ -117,7 +117,7 @@ impl PageFile {
         self.pages.is_direct() && self.double.is_direct()
     }
 
-    /// A page's worth of zeros, to be read into.
+    /// Returns a page of zeros, as a buffer for a read.
     #[must_use]
     pub fn buffer(&self) -> AlignedBuf {
         AlignedBuf::zeroed(self.shape.page_bytes)
@@ -347,7 +347,7 @@ impl PageFile {
         Ok(got == size && checksum(copy) == crc && is_page)
     }
 
-    /// The pages that [`repair`](Self::repair) has copies of.
+    /// Returns the pages that [`repair`](Self::repair) has copies of.
     ///
     /// # Errors
     /// As there.
@@ -419,7 +419,7 @@ fn check_size(page_bytes: usize) -> Result<()> {
     )))
 }
 
-/// The checksum that a page begins with.
+/// Returns the checksum that a page begins with.
 fn checksum(page: &[u8]) -> u32 {
     u32::from_le_bytes(*page.first_chunk().expect("a page has a header"))
 }
@@ -455,7 +455,7 @@ impl Batch {
         from..from + side_by_side + 1
     }
 
-    /// Its pages.
+    /// Returns its pages.
     #[must_use]
     pub fn pids(&self) -> &[Pid] {
         &self.pids

@@ -151,7 +151,7 @@ impl Pool {
         }
     }
 
-    /// The file of its pages.
+    /// Returns the file of its pages.
     #[must_use]
     pub fn file(&self) -> &PageFile {
         &self.file
@@ -451,13 +451,13 @@ pub struct Reading<'p> {
 }
 
 impl Reading<'_> {
-    /// The page.
+    /// Returns the page.
     #[must_use]
     pub fn node(&self) -> Node<'_> {
         Node::over(&self.bytes)
     }
 
-    /// Its bytes.
+    /// Returns its bytes.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
@@ -471,7 +471,7 @@ pub struct Changing<'p> {
 }
 
 impl Changing<'_> {
-    /// The page.
+    /// Returns the page.
     pub fn node(&mut self) -> NodeMut<'_> {
         NodeMut::over(&mut self.bytes)
     }

@@ -215,7 +215,7 @@ impl<'p> ReadAhead<'p> {
         took
     }
 
-    /// Takes a step: at most one I/O. Many threads may at once.
+    /// Takes a step: at most one I/O. Many threads may call it at once.
     pub fn step(&self) -> Step {
         if self.is_closed.load(Ordering::SeqCst) {
             return Step::Done;
@@ -284,7 +284,7 @@ impl Tree {
 }
 
 impl IndexPreload<'_> {
-    /// Takes a step: at most one I/O. Many threads may at once.
+    /// Takes a step: at most one I/O. Many threads may call it at once.
     pub fn step(&self) -> Step {
         let mut level = self.level.lock();
         let Some(pid) = level.pages.first().copied().filter(|_| level.left > 0) else {

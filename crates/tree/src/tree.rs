@@ -90,13 +90,13 @@ impl Tree {
         }
     }
 
-    /// Its tables, ascending.
+    /// Returns its tables, ascending.
     #[must_use]
     pub fn tables(&self) -> Vec<TableId> {
         self.roots.read().tables.keys().copied().collect()
     }
 
-    /// Its pages in memory.
+    /// Returns its pages in memory.
     #[must_use]
     pub fn pool(&self) -> &Pool {
         &self.pool

@@ -88,8 +88,8 @@ impl Checkpointer {
         Ok(())
     }
 
-    /// I6: before the log is cut, the durable anchor names the image, and the floor lies at or
-    /// ahead of where a restart from it begins.
+    /// Asserts I6: before the log is cut, the durable anchor names the image, and the floor lies at
+    /// or before the position at which a restart from it begins.
     fn assert_named(&self, slot: ImageSlot, k: CkptEpoch, floor: &[Pos]) {
         let anchor = self.parts.anchor.get();
         let image = anchor.image(slot);
@@ -104,7 +104,7 @@ impl Checkpointer {
         );
     }
 
-    /// I5: the image is named only once every record that it reflects is durable.
+    /// Names the image in the anchor, only after every record that it reflects is durable (I5).
     pub(super) fn name_sweep(&mut self, sweep: &mut Sweep) -> Result<()> {
         if armed(Flaw::TruncateBeforeAnchor) {
             self.parts.wal.truncate(&sweep.covering.closed().begin)?;

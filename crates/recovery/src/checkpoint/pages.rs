@@ -170,7 +170,8 @@ impl Checkpointer {
         Ok(end)
     }
 
-    /// After a batch: the next batch, or the partition's section and the next partition.
+    /// Ends a batch: continues with the next batch, or with the partition's section and the next
+    /// partition.
     pub(super) fn finish_batch(
         &mut self,
         sweep: &mut Sweep,

@@ -100,7 +100,7 @@ impl Phase {
         }
     }
 
-    /// The state that the phase is.
+    /// Returns the state that the phase is.
     pub(super) fn stage(self) -> Stage {
         match self {
             Phase::Copy { .. } => Stage::Copy,
@@ -117,7 +117,7 @@ impl Phase {
 }
 
 impl Stage {
-    /// The state after an event; `None` if the event cannot happen in this state.
+    /// Returns the state after an event. `None`: the event cannot happen in this state.
     pub(super) fn after(self, event: Event) -> Option<Stage> {
         use Event as On;
         use Stage as Is;
@@ -162,7 +162,7 @@ impl Stage {
         }
     }
 
-    /// The state after an event.
+    /// Returns the state after an event.
     ///
     /// # Panics
     /// If the event cannot happen in this state: the machine is wrong, not the disk or the caller.

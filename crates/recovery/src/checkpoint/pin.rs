@@ -20,13 +20,13 @@ pub struct Pin {
 }
 
 impl Pin {
-    /// The anchor that names the image as the newest.
+    /// Returns the anchor that names the image as the newest.
     #[must_use]
     pub fn anchor(&self) -> &Arc<Anchor> {
         &self.anchor
     }
 
-    /// The image.
+    /// Returns the image.
     #[must_use]
     pub fn slot(&self) -> ImageSlot {
         self.slot
@@ -68,7 +68,7 @@ impl Checkpointer {
         self.check_pin(self.next_slot()).is_err()
     }
 
-    /// The image that the next checkpoint overwrites.
+    /// Returns the image that the next checkpoint overwrites.
     pub(super) fn next_slot(&self) -> ImageSlot {
         let newest = self.parts.anchor.get().newest_image();
         newest.map_or(ImageSlot::A, ImageSlot::other)

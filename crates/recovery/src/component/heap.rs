@@ -115,7 +115,7 @@ fn value_of<'a>(
     }
 }
 
-/// An element without what its collection adds to its row. The field of a list's item is a label, which is an
+/// Returns an element without the bytes that its collection adds to its row. The field of a list's item is a label: an
 /// order number and no data.
 fn element<'a>(shape: Shape, row: &RowRef<'a>) -> Element<'a> {
     let none = Cow::Borrowed(&[][..]);

@@ -53,14 +53,14 @@ pub struct PageSummer {
 }
 
 impl PageSummer {
-    /// A summer.
+    /// Makes a summer.
     #[must_use]
     pub fn new() -> Self {
         static ZEROS: LazyLock<u64> = LazyLock::new(|| affine_constant(PAGE_BYTES - META_BYTES));
         PageSummer { zeros: *ZEROS }
     }
 
-    /// The digest of a page's logged region.
+    /// Returns the digest of a page's logged region.
     #[must_use]
     pub fn digest(&self, page: &[u8]) -> u64 {
         linear_digest(&page[META_BYTES..], self.zeros)
@@ -80,7 +80,7 @@ pub struct Directory {
 }
 
 impl Directory {
-    /// A directory that lists nothing.
+    /// Returns a directory that lists nothing.
     #[must_use]
     pub fn empty(partitions: u16) -> Self {
         Directory {
@@ -88,7 +88,7 @@ impl Directory {
         }
     }
 
-    /// The entry of a page, present or not.
+    /// Returns the entry of a page, present or not.
     #[must_use]
     pub fn get(&self, partition: PartitionId, local: u32) -> DirEntry {
         let entries = &self.parts[usize::from(partition.0)];
@@ -108,7 +108,7 @@ impl Directory {
         entries[at] = entry;
     }
 
-    /// The present pages of a partition, ascending.
+    /// Returns the present pages of a partition, ascending.
     pub fn present(&self, partition: PartitionId) -> impl Iterator<Item = (u32, DirEntry)> + '_ {
         let entries = &self.parts[usize::from(partition.0)];
         (0u32..)
@@ -123,7 +123,8 @@ impl Directory {
         to_u64(self.parts.iter().map(present).sum())
     }
 
-    /// The digests of a partition's present pages, each bound to its page, ascending by page.
+    /// Returns the digests of a partition's present pages, each bound to its page, ascending by
+    /// page.
     pub fn bound_digests(
         &self,
         partition: PartitionId,
@@ -137,7 +138,7 @@ impl Directory {
         })
     }
 
-    /// XOR of all present pages' digests, each bound to its page.
+    /// Returns the XOR of all present pages' digests, each bound to its page.
     #[must_use]
     pub fn proof(&self, geometry: &Geometry) -> u64 {
         let all = (0..geometry.partitions).map(PartitionId);
@@ -145,7 +146,7 @@ impl Directory {
             .fold(0, |sum, (_, digest)| sum ^ digest)
     }
 
-    /// The encoded section of a partition; of a consistent image, with the partition's sequence number.
+    /// Encodes the section of a partition. In a consistent image it has the partition's sequence number.
     #[must_use]
     pub fn encode_section(
         &self,

@@ -34,7 +34,7 @@ const IGNORED: [usize; 5] = [7, FLAGS_AT, 37, 38, 39];
 const FLAGS_AT: usize = 36;
 const CONSISTENT: u8 = 1;
 
-/// Bytes of a directory's head before it is padded.
+/// Returns the size of a directory's head before it is padded, bytes.
 fn head_bytes(partitions: u16) -> usize {
     HEAD_FIELDS_BYTES + 20 * usize::from(partitions) + 4
 }
@@ -221,7 +221,7 @@ impl Listing<'_> {
         )
     }
 
-    /// The head without its checksum and padding.
+    /// Reads the head, and returns it without its checksum and padding.
     fn read_head(&self, anchor: &Anchor, slot: ImageSlot) -> Result<Vec<u8>> {
         let geometry = self.geometry;
         let mut head = vec![0; to_usize(head_room(geometry.partitions))];

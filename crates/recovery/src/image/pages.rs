@@ -72,7 +72,7 @@ impl ImageFile {
         Ok(ImageFile { file, number })
     }
 
-    /// The place among the images' disks that its disk was made for.
+    /// Returns the place among the images' disks that its disk was made for.
     #[must_use]
     pub fn disk_number(&self) -> u8 {
         self.number

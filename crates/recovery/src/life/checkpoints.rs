@@ -52,7 +52,7 @@ impl Checkpoints {
         self.machine.lock().is_held()
     }
 
-    /// One step of the running checkpoint.
+    /// Takes one step of the running checkpoint.
     ///
     /// # Errors
     /// See [`Checkpointer::step`].
@@ -86,8 +86,8 @@ impl Checkpoints {
         self.machine.lock().abandon()
     }
 
-    /// To be called once the first key-addressed table is attached and before its first ordered frame is
-    /// logged: gives a running fuzzy sweep up. Later checkpoints are cuts.
+    /// Gives up a running fuzzy sweep. Later checkpoints are cuts. The caller calls this after the first key-addressed
+    /// table is attached and before its first ordered frame is logged.
     pub fn require_cuts(&self) {
         self.machine.lock().require_cuts();
     }
@@ -113,9 +113,9 @@ impl Checkpoints {
         }
     }
 
-    /// After a restart, before work is taken: if the anchor's chain has grown long, two checkpoints,
-    /// so that both images and with them the log leave the old incarnations behind. One that a
-    /// disk cancels is no reason not to serve: the next restart tries again.
+    /// Takes two checkpoints if the anchor's chain has grown long, so that both images, and with them the log, leave
+    /// the old incarnations behind. Called after a restart, before work is taken. A checkpoint that a disk cancels does
+    /// not prevent service: the next restart tries again.
     ///
     /// # Errors
     /// The log has stopped.
@@ -127,7 +127,7 @@ impl Checkpoints {
         Ok(())
     }
 
-    /// The digest of the newest image; `None` as long as it is not known. Reading it never waits for a step.
+    /// Returns the digest of the newest image. `None`: it is not known yet. Reading it never waits for a step.
     #[must_use]
     pub fn newest_digest(&self) -> Option<Arc<SweepDigest>> {
         self.newest.lock().clone()

@@ -41,7 +41,8 @@ impl Admission {
         }
     }
 
-    /// Frames that the image has, bytes of all frames, and the highest number of each partition.
+    /// Returns the number of frames that the image has, the bytes of all frames, and the highest
+    /// number of each partition.
     pub fn into_figures(self) -> (u64, u64, Vec<u64>) {
         assert!(
             self.newest.iter().zip(&self.image).all(|(n, i)| n >= i),
@@ -133,7 +134,7 @@ impl Admission {
         ))
     }
 
-    /// The numbers of a partition are dense.
+    /// Fails if the numbers of a partition are not dense.
     fn follow(&mut self, partition: PartitionId, pseq: u64, entry: &Entry) -> Result<()> {
         let newest = &mut self.newest[usize::from(partition.0)];
         let expected = *newest + 1;
@@ -157,7 +158,7 @@ impl Admission {
     }
 }
 
-/// The error for a frame without a player.
+/// Returns the error for a frame without a player.
 #[cold]
 fn unplayable(entry: &mut Entry) -> Error {
     let family = entry.head.family;

@@ -187,7 +187,7 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// The frames of the next epoch.
+    /// Reads the frames of the next epoch.
     fn feed(&self) -> Result<Option<Admitted>> {
         let mut feeder = self.feeder.lock();
         let begin = self.clock.mono_ns();
@@ -206,7 +206,8 @@ impl<'a> Pass<'a> {
     }
 }
 
-/// The error for frames none of which can be the next: the numbers of their partitions contradict each other.
+/// Returns the error for frames of which no frame can be the next: the numbers of their partitions contradict each
+/// other.
 #[cold]
 fn stuck(queues: &Queues) -> Error {
     let Some(entry) = queues.waiting() else {

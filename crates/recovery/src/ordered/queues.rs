@@ -52,12 +52,12 @@ impl Queues {
         self.ready.len()
     }
 
-    /// Bytes that the frames keep.
+    /// Returns the number of bytes that the frames keep.
     pub fn weight(&self) -> u64 {
         self.weight
     }
 
-    /// A frame that waits, for the text of an error.
+    /// Returns a frame that waits, for the text of an error.
     pub fn waiting(&self) -> Option<&Entry> {
         let mut nodes = self.nodes.iter().flatten();
         nodes.find_map(|node| node.entry.as_ref())
@@ -165,7 +165,7 @@ impl Queues {
     }
 }
 
-/// The only partition whose queue a frame stands in.
+/// Returns the only partition in whose queue a frame is. `None`: it is in several.
 fn alone_in(entry: &Entry) -> Option<PartitionId> {
     match queues_of(entry) {
         [(partition, _)] => Some(*partition),
@@ -173,7 +173,7 @@ fn alone_in(entry: &Entry) -> Option<PartitionId> {
     }
 }
 
-/// The partitions whose queues a frame stands in.
+/// Returns the partitions in whose queues a frame is.
 fn queues_of(entry: &Entry) -> &[Part] {
     if armed(Flaw::FenceAtOneQueue) {
         return &entry.parts()[..1];

@@ -134,8 +134,8 @@ mod tests {
         })
     }
 
-    /// The rule of the module, image by image: the complete images in their order, each passed over
-    /// if it is damaged, until one decides.
+    /// Applies the rule of the module, image by image: passes over each complete image that is
+    /// damaged, newest first, until one decides.
     fn by_the_rule(facts: Facts) -> Choice {
         let ranks = [Rank::Newer, Rank::Older];
         let of = |rank: Rank| facts.images[rank.index()];

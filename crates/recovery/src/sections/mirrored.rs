@@ -16,7 +16,7 @@ pub struct Mirrored {
     pub generation: u64,
 }
 
-/// The section's payload.
+/// Returns the section's payload.
 #[must_use]
 pub(crate) fn encode(mirrored: Mirrored) -> Vec<u8> {
     let mut out = Vec::with_capacity(8);
@@ -25,7 +25,7 @@ pub(crate) fn encode(mirrored: Mirrored) -> Vec<u8> {
     out
 }
 
-/// The inverse of [`encode`].
+/// Decodes [`encode`].
 #[must_use]
 pub(crate) fn decode(payload: &[u8]) -> Option<Mirrored> {
     let mut r = Reader::new(payload);

@@ -32,7 +32,7 @@ pub enum RowPages<'a> {
     Tree(&'a TreeAnchor),
 }
 
-/// The section's payload.
+/// Returns the section's payload.
 #[must_use]
 pub(crate) fn encode(tree: &TreeAnchor) -> Vec<u8> {
     assert_eq!(

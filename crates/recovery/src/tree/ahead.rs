@@ -98,7 +98,7 @@ impl<'a, 'p> Operations<'a, 'p> {
         }
     }
 
-    /// The next frame of operations; `None` at the log's end.
+    /// Returns the next frame of operations. `None`: the log has ended.
     ///
     /// # Errors
     /// As [`NumberedLog::next`]; a frame that cannot be read.

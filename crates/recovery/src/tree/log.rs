@@ -160,7 +160,7 @@ impl<'a> NumberedLog<'a> {
         Ok(Some(frame))
     }
 
-    /// Up to the end of a life's stable log there is each number once.
+    /// Checks that each number exists once, up to the end of a life's stable log.
     fn check_number(&self, frame: &Numbered) -> Result<()> {
         let first = frame.head.numbers.start;
         let Some((life, end)) = self.last else {
@@ -212,7 +212,7 @@ pub(super) fn last_number(scans: &[StreamScan]) -> Result<Gsn> {
     Ok(Gsn(last))
 }
 
-/// The numbers of a frame, from its first bytes.
+/// Returns the numbers of a frame, from its first bytes.
 fn numbers_of(frame: Frame<'_>) -> Option<Range<u64>> {
     let mut r = Reader::new(frame.payload);
     let (first, count) = match frame.kind {

@@ -77,7 +77,7 @@ impl OpenTxns {
         });
     }
 
-    /// Those that the log's end leaves open.
+    /// Returns the transactions that the log's end leaves open.
     pub fn into_losers(self) -> Vec<Loser> {
         self.open.into_values().collect()
     }

@@ -32,7 +32,7 @@ impl Analysis {
         }
     }
 
-    /// A record of the tree, behind the redo start.
+    /// Takes a record of the tree, behind the redo start.
     pub fn record(&mut self, gsn: Gsn, record: &TreeRecord) {
         match record {
             TreeRecord::Structure(structure) => self.structure(gsn, structure),
@@ -67,7 +67,7 @@ impl Analysis {
         }
     }
 
-    /// An update of a page, behind the redo start.
+    /// Takes an update of a page, behind the redo start.
     fn update(&mut self, pid: Pid, gsn: Gsn) {
         match self {
             Analysis::None | Analysis::Deltas(_) => {}
@@ -87,7 +87,7 @@ impl Analysis {
         }
     }
 
-    /// The table, and how it is used.
+    /// Ends the analysis. Returns the table with the way of its use.
     pub fn into_redo(self) -> Redo {
         match self {
             Analysis::None => Redo::ByKey(None),
@@ -105,7 +105,7 @@ pub(super) enum Redo {
 }
 
 impl Redo {
-    /// The table, if there is one.
+    /// Returns the table, if there is one.
     pub fn table(&self) -> Option<&DirtyPages> {
         match self {
             Redo::ByKey(table) => table.as_ref(),

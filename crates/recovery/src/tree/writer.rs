@@ -45,7 +45,7 @@ impl std::fmt::Debug for TreeWriter {
 }
 
 impl TreeWriter {
-    /// A writer to this log.
+    /// Makes a writer to this log.
     #[must_use]
     pub fn new(wal: Arc<Wal>) -> TreeWriter {
         TreeWriter {

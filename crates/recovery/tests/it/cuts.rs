@@ -176,7 +176,7 @@ impl World {
         }
     }
 
-    /// A checkpoint with transactions in between, to its end or to a crash.
+    /// Runs a checkpoint with transactions in between, to its end or to a crash.
     fn checkpoint(&mut self, db: &Life, crashes: bool) {
         let at = (self.count, rows(&db.heap, KEYED));
         db.checkpoints.begin().expect("a checkpoint");

@@ -33,7 +33,7 @@ impl Machine {
         )
     }
 
-    /// The log of the next life.
+    /// Opens the log of the next life.
     fn open(&self, method: &Method) -> Result<Arc<Wal>> {
         let options = self.options(method, Schedule::inline(Level::Three, 0));
         let restarted = restart(&options)?.expect("it was made");
@@ -51,7 +51,7 @@ impl Machine {
         .wal)
     }
 
-    /// A restart that changes nothing.
+    /// Runs a restart that changes nothing.
     fn try_out(&self, method: &Method, schedule: Schedule) -> Result<()> {
         let options = RestartOptions {
             mode: perdura_recovery::RestartMode::Dry,
@@ -147,7 +147,7 @@ fn a_record_of_another_scheme_is_refused_by_every_player_and_not_passed_over() {
     }
 }
 
-/// A method whose player takes `Record` frames, for a log of any scheme.
+/// Returns a method whose player takes `Record` frames, for a log of any scheme.
 fn for_any_log(player: &Player) -> Method {
     Method {
         name: "any",

@@ -212,7 +212,7 @@ struct Machine {
 }
 
 impl Machine {
-    /// A database with some epochs of random changes, in two lives.
+    /// Makes a database with some epochs of random changes, in two lives.
     fn new(seed: u64) -> Machine {
         let disk: Arc<dyn Disk> = Arc::new(MemDisk::new());
         let disks = Disks::on_one(disk, usize::from(STREAMS));
@@ -234,7 +234,7 @@ impl Machine {
         machine
     }
 
-    /// A life of the database. Its pages have no class, so no index has their rows.
+    /// Runs a life of the database. Its pages have no class, so no index has their rows.
     fn live(&self, rng: &mut fastrand::Rng, useq: &mut [u32]) {
         let options = RestartOptions::of_records(
             self.disks.clone(),
@@ -278,7 +278,7 @@ impl Machine {
         recovered(&plan, &streams, schedule)
     }
 
-    /// Every frame of the log that counts, and its durable epoch.
+    /// Returns every frame of the log that counts, and its durable epoch.
     fn frames(&self) -> (Vec<Kept>, Epoch) {
         let anchor = read_anchor(self.disks.data.as_ref()).unwrap().unwrap();
         let begin = vec![perdura_base::Pos(0); usize::from(STREAMS)];
@@ -306,7 +306,7 @@ impl Machine {
     }
 }
 
-/// A group with one change of a page.
+/// Returns a group with one change of a page.
 fn change(rng: &mut fastrand::Rng, page: PageId, useq: Useq) -> Vec<u8> {
     let now: Vec<u8> = (0..40).map(|_| rng.u8(1..)).collect();
     let mut body = Vec::new();

@@ -67,7 +67,7 @@ impl Toy {
         Ok(())
     }
 
-    /// The serial numbers in a unit: three, spread so that streams interleave.
+    /// Returns the serial numbers in a unit: three, spread so that streams interleave.
     fn serials(&self, stream: usize, unit: usize) -> Vec<u64> {
         let streams = self.units.len();
         (0..3)

@@ -115,19 +115,19 @@ impl Keyed {
         }))
     }
 
-    /// The transactions.
+    /// Returns the transactions.
     #[must_use]
     pub fn txns(&self) -> &KeyTxns {
         &self.txns
     }
 
-    /// The pages.
+    /// Returns the pages.
     #[must_use]
     pub fn tree(&self) -> &Arc<Tree> {
         self.txns.live().tree()
     }
 
-    /// The settings it was opened with.
+    /// Returns the settings it was opened with.
     #[must_use]
     pub fn options(&self) -> &KeyedOptions {
         &self.options

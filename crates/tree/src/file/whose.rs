@@ -56,8 +56,8 @@ impl PageFile {
         Ok(())
     }
 
-    /// The number of the meta page's last change, which is a change of structure or a checkpoint's redo start. `None` if the page is not
-    /// whole.
+    /// Returns the number of the meta page's last change, which is a change of structure or a checkpoint's redo start.
+    /// `None`: the page is not whole.
     ///
     /// # Errors
     /// The disk's.

@@ -75,7 +75,7 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    /// Its pages.
+    /// Returns its pages.
     pub(crate) fn pids(&self) -> impl Iterator<Item = Pid> + use<> {
         (self.first.0..=u32::MAX).map(Pid).take(self.frames.len())
     }

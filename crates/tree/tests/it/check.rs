@@ -55,7 +55,7 @@ fn change(disk: &MemDisk, pid: Pid, change: impl FnOnce(&mut NodeMut<'_>)) {
     open(disk).write(&[(pid, &bytes)]).expect("a page");
 }
 
-/// The first page of a level from 1 on, and the pages that it leads to.
+/// Returns the first page of a level from 1 on, and the pages that it leads to.
 fn first_inner(disk: &MemDisk) -> (Pid, Vec<Pid>) {
     let inner = (1..).map(Pid).find(|pid| {
         let bytes = page(disk, *pid);

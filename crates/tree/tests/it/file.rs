@@ -21,7 +21,7 @@ const DIR: &str = "tree";
 /// The number of runs within which each mistake shows.
 const HUNT_RUNS: u64 = 5_000;
 
-/// A sealed page whose bytes all depend on its version.
+/// Returns a sealed page whose bytes all depend on its version.
 fn page(pid: Pid, version: u64) -> Box<[u8]> {
     sized_page(SHAPE.page_bytes, pid, version)
 }
@@ -47,7 +47,7 @@ fn sized_page(bytes: usize, pid: Pid, version: u64) -> Box<[u8]> {
     bytes
 }
 
-/// The version of a page on disk.
+/// Returns the version of a page on disk.
 fn read(file: &PageFile, pid: Pid) -> Result<u64, Error> {
     let mut buffer = file.buffer();
     file.read(pid, &mut buffer)?;

@@ -33,7 +33,7 @@ fn shape(page_bytes: usize) -> Shape {
     }
 }
 
-/// A tree without tables, on a new disk.
+/// Makes a tree without tables, on a new disk.
 fn new_tree(seed: u64, shape: Shape, frames: usize) -> (Arc<SimDisk>, Tree) {
     let disk = SimDisk::new(seed);
     disk.make_dir("tree").expect("a directory");

@@ -291,7 +291,7 @@ fn gate(_: Duration) {
     });
 }
 
-/// A pool whose reads stop where their threads have a gate.
+/// Makes a pool whose reads stop if their threads have a gate.
 fn gated_pool() -> Pool {
     let clock = Arc::new(SystemClock::new());
     let disk = ModelDisk::new(Arc::new(MemDisk::new()), 0, 2000, clock, gate);

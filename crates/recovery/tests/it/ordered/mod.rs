@@ -14,7 +14,7 @@ use perdura_wal::{FrameKind, Rung};
 
 use crate::ordered::support::*;
 
-/// Transactions of random partitions in random streams, over some lives. Returns what must be played.
+/// Writes transactions of random partitions in random streams, over some lives. Returns the frames that must be played.
 fn history(machine: &Machine, seed: u64) -> Vec<Played> {
     let mut rng = fastrand::Rng::with_seed(seed);
     let mut numbers = [0; 8];

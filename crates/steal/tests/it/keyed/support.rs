@@ -63,7 +63,7 @@ pub fn digest_of(keyed: &Keyed) -> String {
     insist(keyed, || keyed.txns().contents()).hex()
 }
 
-/// The methods that restart a tree of this scheme.
+/// Returns the methods that restart a tree of this scheme.
 pub fn methods(scheme: Scheme) -> impl Iterator<Item = &'static Method> {
     let of_tree = |method: &&Method| matches!(method.player, Player::Tree(_));
     let legal = move |method: &&Method| method.schemes.contains(&scheme);

@@ -61,7 +61,7 @@ pub struct History {
 }
 
 impl History {
-    /// The rows that transactions up to an epoch leave.
+    /// Returns the rows that transactions up to an epoch leave.
     pub fn rows(&self, durable: Epoch) -> BTreeMap<Place, Vec<u8>> {
         let mut rows = BTreeMap::new();
         for (committed, writes) in &self.committed {
@@ -100,7 +100,7 @@ pub fn rows(steal: &Steal) -> BTreeMap<Place, Vec<u8>> {
     rows
 }
 
-/// A row that differs from all others.
+/// Returns a row that differs from all others.
 pub fn row(number: u64) -> Vec<u8> {
     let mut row = number.to_le_bytes().to_vec();
     row.resize(40 + usize::try_from(number % 7).unwrap(), 0x5a);

@@ -22,7 +22,7 @@ pub struct Found {
     pub report: RestartReport,
 }
 
-/// The methods that read a scheme's log.
+/// Returns the methods that read a scheme's log.
 pub fn methods(scheme: Scheme) -> Vec<&'static Method> {
     let reads = |method: &&Method| method.schemes.contains(&scheme);
     METHODS.iter().filter(reads).collect()

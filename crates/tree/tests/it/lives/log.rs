@@ -41,7 +41,7 @@ impl TestLog {
         gsn
     }
 
-    /// The number of the last stable entry.
+    /// Returns the number of the last stable entry.
     pub fn eosl(&self) -> Gsn {
         self.state.lock().eosl
     }

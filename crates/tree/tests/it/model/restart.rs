@@ -79,14 +79,14 @@ impl World {
         events
     }
 
-    /// The records of stream 0 from the redo start on.
+    /// Returns the records of stream 0 from the redo start on.
     fn records(&self) -> Vec<(Gsn, Event<'_>)> {
         let mut from: Vec<usize> = self.streams.iter().map(|s| s.frames.len()).collect();
         from[0] = self.anchor.mark;
         self.events(&from)
     }
 
-    /// The table of a method that has one.
+    /// Returns the table of a method that has one.
     fn table(&self, method: Method) -> Option<DirtyPages> {
         let rssp = self.anchor.rssp;
         match method {
@@ -140,7 +140,7 @@ impl World {
         }
     }
 
-    /// The first note of the next life.
+    /// Returns the first note of the next life.
     fn next_note(&self) -> u64 {
         let ends = self.records().into_iter().map(|(_, event)| match event {
             Event::Record(TreeRecord::Delta(delta)) => {
@@ -370,7 +370,7 @@ impl Redo {
         }
     }
 
-    /// The rows that can be reached.
+    /// Returns the rows that can be reached.
     fn state(&self) -> Result<BTreeMap<u8, u32>, String> {
         let mut rows = BTreeMap::new();
         for child in self.pages[&ROOT].rows.values() {

@@ -63,7 +63,7 @@ pub struct Page {
 
 pub type Pages = BTreeMap<Pid, Page>;
 
-/// The leaf of a key.
+/// Returns the leaf of a key.
 pub fn lookup(pages: &Pages, key: u8) -> Pid {
     let (_, child) = pages[&ROOT].rows.range(..=key).next_back().expect("a leaf");
     Pid(*child)
