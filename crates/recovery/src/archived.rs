@@ -50,8 +50,8 @@ pub(crate) fn decode(payload: &[u8], streams: u8) -> Option<EpochEnds> {
 /// that a restart has found, durable up to `durable`.
 ///
 /// # Errors
-/// [`Error::Usage`] as [`Anchor::check_archivable`]; [`Error::LostLog`] if the archive holds epochs that the log does not reach; [`Error::Corrupt`] if the archive holds less
-/// than the anchor says, or is of another log.
+/// [`Error::Usage`] as [`Anchor::check_archivable`]; [`Error::LostLog`] if the archive holds epochs that the log does
+/// not reach; [`Error::Corrupt`] if the archive holds less than the anchor says, or is of another log.
 pub fn check_archive(anchor: &Anchor, given: Option<&EpochEnds>, durable: &Vouched) -> Result<()> {
     if given.is_some() || anchor.archived.is_some() {
         anchor.check_archivable()?;
@@ -86,7 +86,8 @@ fn check_not_behind(given: &EpochEnds, named: &EpochEnds) -> Result<()> {
 }
 
 impl Anchor {
-    /// Returns where an archive has the changes of this database: by the frames that owners claim, and in runs without any.
+    /// Returns where an archive has the changes of this database: by the frames that owners claim, and in runs without
+    /// any.
     #[must_use]
     pub fn archive(&self) -> Archived {
         let claims = claims(self);

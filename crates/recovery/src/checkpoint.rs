@@ -263,9 +263,8 @@ impl Checkpointer {
     /// Starts a checkpoint; nothing happens if one is running.
     ///
     /// # Errors
-    /// Nothing was begun, and nothing is lost: begin again later, for instance when the image that it overwrites is no longer
-    /// [held](Pin). A failed update of the anchor has
-    /// stopped the log, unless it was refused for want of space.
+    /// Nothing was begun, and nothing is lost: begin again later, for instance when the image that it overwrites is no
+    /// longer [held](Pin). A failed update of the anchor has stopped the log, unless it was refused for want of space.
     pub fn begin(&mut self) -> Result<()> {
         if self.is_running() {
             return Ok(());

@@ -9,7 +9,8 @@
 //! the component whose records it reads.
 //!
 //! # To add a component
-//! Implement `Component` and `Share` in a file of this folder, give it phases of a checkpoint, and add it to `COMPONENTS`.
+//! Implement `Component` and `Share` in a file of this folder, give it phases of a checkpoint, and add it to
+//! `COMPONENTS`.
 
 mod contents;
 pub mod heap;

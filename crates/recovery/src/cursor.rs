@@ -223,8 +223,8 @@ impl<E> Stream<'_, E> {
     }
 }
 
-/// Returns units with the blocks between them, where those are so few that a disk reads through them sooner than it begins
-/// anew.
+/// Returns units with the blocks between them, where those are so few that a disk reads through them sooner than it
+/// begins anew.
 fn joined(scan: &StreamScan, units: &[Range<usize>], bytes: u64) -> Vec<Range<usize>> {
     let mut joined: Vec<Range<usize>> = Vec::new();
     for unit in units {

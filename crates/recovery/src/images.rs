@@ -100,8 +100,8 @@ pub struct ImageStatus {
     pub cover: Cover,
     /// Complete: whether its pages are all of one instant.
     pub consistent: bool,
-    /// Complete: the lowest commit epoch of the window's begin marks, the first of an archive that begins with the image;
-    /// `None` if an older build made it. It is in the section `BEGN`.
+    /// Complete: the lowest commit epoch of the window's begin marks, the first of an archive that begins with the
+    /// image; `None` if an older build made it. It is in the section `BEGN`.
     pub begin_epoch: Option<Epoch>,
 }
 
@@ -310,8 +310,8 @@ fn decode_image(r: &mut Reader<'_>, streams: u8) -> Option<ImageStatus> {
     })
 }
 
-/// Returns whether an image whose sweep ended in `end` may begin with this epoch. One that was restored at epoch 0 lacks
-/// nothing up to its end.
+/// Returns whether an image whose sweep ended in `end` may begin with this epoch. One that was restored at epoch 0
+/// lacks nothing up to its end.
 pub(crate) fn begins_by(begin: Epoch, end: Epoch) -> bool {
     begin.0 <= end.0.saturating_add(1)
 }

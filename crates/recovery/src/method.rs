@@ -4,10 +4,11 @@
 //! method, above all the order of its records.
 //!
 //! # Source
-//! *Differential Logging* (000), table 2: DL1P, DL2P, PL2P. PL2P-part is our addition: several workers
-//! replay the same log, each only its own partitions. It is the baseline one would build today. *Rethinking Main
-//! Memory OLTP Recovery* (001): value and command, which play ordered frames after the database's own records. *Implementing
-//! Performance Competitive Logical Recovery* (002): log0, log1, log2, sql1, sql2, which redo operations on a tree; aries is our addition.
+//! *Differential Logging* (000), table 2: DL1P, DL2P, PL2P. PL2P-part is our addition: several workers replay the same
+//! log, each only its own partitions. It is the baseline one would build today. *Rethinking Main Memory OLTP Recovery*
+//! (001): value and command, which play ordered frames after the database's own records. *Implementing Performance
+//! Competitive Logical Recovery* (002): log0, log1, log2, sql1, sql2, which redo operations on a tree; aries is our
+//! addition.
 
 use perdura_wal::Direction;
 use perdura_wal::scheme::{Order, Scheme};

@@ -54,8 +54,8 @@ pub(crate) fn check_alone(anchor: &Anchor) -> Result<()> {
 /// Notes in the record of the next life what was given up of the last one.
 ///
 /// # Errors
-/// [`Error::Usage`] if nothing is: neither the anchor nor a block says that nodes may hold more. [`Error::LogFull`] if the anchor
-/// has no room for the note.
+/// [`Error::Usage`] if nothing is: neither the anchor nor a block says that nodes may hold more. [`Error::LogFull`] if
+/// the anchor has no room for the note.
 pub(crate) fn give_up(
     record: &mut Anchor,
     before: &Anchor,

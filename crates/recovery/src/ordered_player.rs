@@ -62,7 +62,8 @@ pub trait OrderedPlayer: Debug + Send + Sync {
     /// Plays a frame, and makes the frame's numbers those of its partitions.
     ///
     /// # Errors
-    /// The frame cannot be read ([`malformed`](crate::ordered::malformed) is the error for that), or what it did cannot be done again.
+    /// The frame cannot be read ([`malformed`](crate::ordered::malformed) is the error for that), or what it did cannot
+    /// be done again.
     fn play(&self, frame: &OrderedFrame<'_>, origin: &Origin) -> Result<()>;
 
     /// Ends: all frames have been played.

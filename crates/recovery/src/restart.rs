@@ -2,10 +2,10 @@
 //! during a restart changes nothing, and the next start runs the same restart again.
 //!
 //! # Source
-//! *Differential Logging* (000), algorithm 3, in its order-free form: load the image, decide the durable
-//! epoch from block headers, test every record of every stream against the rule. Then, from *Rethinking Main Memory
-//! OLTP Recovery* (001), play the ordered frames. Then, from *Implementing Performance Competitive Logical Recovery* (002),
-//! redo the operations on a tree. Pages of a tree are the one durable thing that changes before the end: what a restart writes
+//! *Differential Logging* (000), algorithm 3, in its order-free form: load the image, decide the durable epoch from
+//! block headers, test every record of every stream against the rule. Then, from *Rethinking Main Memory OLTP Recovery*
+//! (001), play the ordered frames. Then, from *Implementing Performance Competitive Logical Recovery* (002), redo the
+//! operations on a tree. Pages of a tree are the one durable thing that changes before the end: what a restart writes
 //! there, the next one finds and does not need.
 //!
 //! # Deviations

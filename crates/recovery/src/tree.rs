@@ -29,8 +29,8 @@
 //!
 //! # Deviations
 //! * One pass of analysis serves any number of streams: their frames are merged by number.
-//! * The paper's DC recovers its structure, then TC sends operations. Here both are one part of a restart, which knows no
-//!   transaction but for its end.
+//! * The paper's DC recovers its structure, then TC sends operations. Here both are one part of a restart, which knows
+//!   no transaction but for its end.
 
 mod ahead;
 pub mod contents;
@@ -76,7 +76,8 @@ use play::{Analysis, Redo};
 
 pub use crate::tree_means::TreeMeans;
 
-/// Notes of a life begin at its number shifted by this: none is used twice, and a restart need not search for the highest.
+/// Notes of a life begin at its number shifted by this: none is used twice, and a restart need not search for the
+/// highest.
 const NOTE_SHIFT: u32 = 40;
 
 /// A tree that is back.

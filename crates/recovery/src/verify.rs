@@ -30,8 +30,8 @@ pub struct Verified {
     pub refusal: Option<Error>,
 }
 
-/// Checks a stopped database and restarts it in memory; `options` are those of a dry run, over disks that what it writes to
-/// pages does not change. `describe` gives the rows and the digest. `Ok(None)` if there is no database.
+/// Checks a stopped database and restarts it in memory; `options` are those of a dry run, over disks that what it
+/// writes to pages does not change. `describe` gives the rows and the digest. `Ok(None)` if there is no database.
 ///
 /// # Errors
 /// The obstacles that prevent even the begin of a restart: no readable anchor, files that are

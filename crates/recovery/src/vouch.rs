@@ -48,8 +48,8 @@ pub fn mark_clean(anchor: &AnchorCell, wal: &Wal) -> Result<()> {
     wal.check()
 }
 
-/// Makes the anchor vouch for what is durable at the end of a life, with one sync of the anchor instead of two. No other
-/// update follows in this life.
+/// Makes the anchor vouch for what is durable at the end of a life, with one sync of the anchor instead of two. No
+/// other update follows in this life.
 ///
 /// # Errors
 /// The log has stopped, or the anchor cannot be written. What the anchor vouched for before stays true.

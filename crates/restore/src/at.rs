@@ -6,8 +6,8 @@
 //! archiver writes moments in this way, and moments of another build are read in this way.
 //!
 //! # Source
-//! "Single-pass restore after a media failure", section 3.2, restores to the end of the log; a point in time before it is
-//! ours, and exact because the records commute.
+//! "Single-pass restore after a media failure", section 3.2, restores to the end of the log; a point in time before it
+//! is ours, and exact because the records commute.
 
 use std::fmt;
 use std::str::FromStr;

@@ -2,8 +2,9 @@
 //!
 //! The copy is a machine: a step reads pages that stand side by side in the image, checks each against the image's
 //! directory and hands them to the backup's writer. The image may be overwritten meanwhile, by the checkpoint after the
-//! next one, unless the caller [holds](perdura_recovery::checkpoint::Pin) it. That is noticed: its directory goes before its pages change, and a page that is not what the directory
-//! lists ends the copy. What has been copied is given up then, and nothing has the backup's name.
+//! next one, unless the caller [holds](perdura_recovery::checkpoint::Pin) it. That is noticed: its directory goes
+//! before its pages change, and a page that is not what the directory lists ends the copy. What has been copied is
+//! given up then, and nothing has the backup's name.
 //!
 //! # Source
 //! C. Sauer, G. Graefe, T. Härder, "Single-pass restore after a media failure", section 2: full backups, here of a

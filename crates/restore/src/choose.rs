@@ -245,11 +245,11 @@ pub(crate) fn beginning(store: &Store) -> Result<Option<Arc<Backup>>> {
     Ok(Some(Arc::new(empty)))
 }
 
-/// Since when a database has key-addressed tables, as far as its archive tells: the log has changes of theirs that are in no
-/// run.
+/// Since when a database has key-addressed tables, as far as its archive tells: the log has changes of theirs that are
+/// in no run.
 struct TablesSince {
-    /// The highest end of a backup that was made before; up to there the runs have all changes. `None`: the anchor declares no
-    /// frames of theirs.
+    /// The highest end of a backup that was made before; up to there the runs have all changes. `None`: the anchor
+    /// declares no frames of theirs.
     plain_end: Option<Epoch>,
 }
 

@@ -49,8 +49,8 @@ pub struct ReplayReport {
     pub waited_ns: u64,
 }
 
-/// Makes the new database as [`restore`](crate::restore()) does, but applies the records in the order of the log, through
-/// a pool of `buffer_pages` pages. The result is the same.
+/// Makes the new database as [`restore`](crate::restore()) does, but applies the records in the order of the log,
+/// through a pool of `buffer_pages` pages. The result is the same.
 ///
 /// # Errors
 /// As [`restore`](crate::restore()). [`Error::Usage`] for a pool without a page, and for a run whose records are too

@@ -1,17 +1,17 @@
 //! The standing proof: an image, and the records between it and the next one, give the next one.
 //!
-//! An image k reflects exactly the records whose tag is below k. So its digest, XOR the digests of all records with
-//! k <= tag < k', is the digest of image k'. Runs say the digests of their records by tag and partition, and a
-//! checkpoint knows those of its pages: nothing but the ends of some files is read. Log, archiver, merger and
-//! checkpointer are checked against each other, end to end, at each checkpoint. What a proof finds: a run that
-//! is missing or lacks a record, a record that is there twice, or that is another page's; two pages in each other's place.
+//! An image k reflects exactly the records whose tag is below k. So its digest, XOR the digests of all records with k
+//! <= tag < k', is the digest of image k'. Runs say the digests of their records by tag and partition, and a checkpoint
+//! knows those of its pages: nothing but the ends of some files is read. Log, archiver, merger and checkpointer are
+//! checked against each other, end to end, at each checkpoint. What a proof finds: a run that is missing or lacks a
+//! record, a record that is there twice, or that is another page's; two pages in each other's place.
 //!
 //! Digests are bound to their pages ([`perdura_page::digest::bound`]). Pages of key-addressed tables change without a
 //! record; they are in odd chunks, and a consistent image, which is the only kind that has any, counts even ones alone.
 //!
 //! # Source
-//! Goetz Graefe's checks of backups against logs, after which "Single-pass restore after a media failure", section 1, says that
-//! untried backups fail. The digests and this identity are ours.
+//! Goetz Graefe's checks of backups against logs, after which "Single-pass restore after a media failure", section 1,
+//! says that untried backups fail. The digests and this identity are ours.
 //!
 //! # Limits
 //! A database that is older than the two pools of pages may have records of odd chunks. Once it has

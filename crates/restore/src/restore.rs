@@ -45,8 +45,8 @@ use crate::progress::RestoreProgress;
 use crate::scratch::{SLOT, VERB};
 use crate::sink::ImageSink;
 
-/// Threads that a restore should have for each core: while some wait for the disks, others merge. With two cores, a source of
-/// 1,200 MB/s and a target of 400, two threads take 1.28 times as long as a copy, four 1.03, eight 0.99
+/// Threads that a restore should have for each core: while some wait for the disks, others merge. With two cores, a
+/// source of 1,200 MB/s and a target of 400, two threads take 1.28 times as long as a copy, four 1.03, eight 0.99
 /// (`perdura bench restore --threads`).
 pub const THREADS_A_CORE: usize = 4;
 
@@ -98,15 +98,16 @@ pub struct RestoreMeans<'a> {
 /// Makes the new database. On return it is whole and durable.
 ///
 /// # Errors
-/// [`Error::Corrupt`] for a page or record of backup and runs that is not what it should be; [`Error::Foreign`] for disks
-/// that hold something; the disks'.
+/// [`Error::Corrupt`] for a page or record of backup and runs that is not what it should be; [`Error::Foreign`] for
+/// disks that hold something; the disks'.
 pub fn restore(plan: &RestorePlan, means: &RestoreMeans<'_>) -> Result<RestoreReport> {
     make_database(plan, means, |images, k| {
         restore_parts(plan, means, images, k)
     })
 }
 
-/// Makes the new database around its pages, which `make_parts` makes in the images' files for checkpoint `k`, and durable.
+/// Makes the new database around its pages, which `make_parts` makes in the images' files for checkpoint `k`, and
+/// durable.
 pub(crate) fn make_database(
     plan: &RestorePlan,
     means: &RestoreMeans<'_>,

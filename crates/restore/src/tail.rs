@@ -47,8 +47,8 @@ fn any_header(store: &Store) -> Result<BackupHeader> {
 /// Makes runs of what a surviving log has behind the archive's end. `logs[s]` holds stream s, and is only read.
 ///
 /// # Errors
-/// [`Error::Foreign`] for the log of another database; [`Error::Usage`] for a database with key-addressed tables, whose log
-/// is not all in runs; [`Error::Corrupt`] as [`survive`]; the disks'.
+/// [`Error::Foreign`] for the log of another database; [`Error::Usage`] for a database with key-addressed tables, whose
+/// log is not all in runs; [`Error::Corrupt`] as [`survive`]; the disks'.
 pub fn read_tail(
     store: &Store,
     logs: &[Arc<dyn Disk>],

@@ -23,11 +23,12 @@
 //! | [`locks`] | the transactions that have rows |
 //!
 //! # Source
-//! *Implementing Performance Competitive Logical Recovery* (002), sections 2 and 3. C. Mohan et al., "ARIES", for compensations.
+//! *Implementing Performance Competitive Logical Recovery* (002), sections 2 and 3. C. Mohan et al., "ARIES", for
+//! compensations.
 //!
 //! # Locks, in order
-//! a row's lock (never waited for) < the structure lock < a leaf's latch < the pool's frames < the monitor < a stream's active list <
-//! the log's.
+//! a row's lock (never waited for) < the structure lock < a leaf's latch < the pool's frames < the monitor < a stream's
+//! active list < the log's.
 
 pub mod engine;
 pub mod locks;

@@ -83,7 +83,8 @@ struct Check<'t> {
 /// the end of the stable log, up to which pages may be written to make room.
 ///
 /// # Errors
-/// The disk's; [`Usage`](Error::Usage) if the pages in memory wait for the log. A damaged page is no error but a [`Fault`].
+/// The disk's; [`Usage`](Error::Usage) if the pages in memory wait for the log. A damaged page is no error but a
+/// [`Fault`].
 pub fn check(tree: &Tree, eosl: Gsn) -> Result<Checked> {
     let roots = tree.roots.read();
     let next = roots.next;

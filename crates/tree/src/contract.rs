@@ -44,7 +44,8 @@ pub enum Answer<T> {
     NoFrame,
 }
 
-/// Repeats a call until its pages find frames, with steps of the writer in between. `None`: no dirty page may be written.
+/// Repeats a call until its pages find frames, with steps of the writer in between. `None`: no dirty page may be
+/// written.
 ///
 /// # Errors
 /// Those of the call and of the step.

@@ -1,7 +1,7 @@
 //! The tree's file: reading pages, and writing them so that no tear can take one (docs/formats/tree-double.md).
 //!
-//! A [`Batch`] is written in steps of one I/O each. A failed write or sync stops the file for good: what is on disk is not
-//! known then, and a restart finds out.
+//! A [`Batch`] is written in steps of one I/O each. A failed write or sync stops the file for good: what is on disk is
+//! not known then, and a restart finds out.
 
 mod whose;
 
@@ -306,8 +306,8 @@ impl PageFile {
     /// Makes the newest batch whole and durable, after a crash and before a page is read.
     ///
     /// # Errors
-    /// The disk's; corruption, if one of the two files is of another database, or the double-write file is of a newer build. A page that stays damaged is
-    /// no error here: reading it is.
+    /// The disk's; corruption, if one of the two files is of another database, or the double-write file is of a newer
+    /// build. A page that stays damaged is no error here: reading it is.
     pub fn repair(&self) -> Result<Repaired> {
         let mut repaired = Repaired::default();
         let head = self.batch_head()?;

@@ -1,4 +1,5 @@
-//! A second data component: tables in pages on disk. It knows keys, pages and the numbers of operations, and no transaction.
+//! A second data component: tables in pages on disk. It knows keys, pages and the numbers of operations, and no
+//! transaction.
 //!
 //! | module | one idea |
 //! |---|---|
@@ -18,8 +19,8 @@
 //! | [`analysis`] | how the table is made: of Δ records, of BW records and operations, or of a checkpoint's pages |
 //!
 //! # Source
-//! Logical recovery: D. Lomet, K. Tzoumas, M. Zwilling, "Implementing Performance Competitive Logical Recovery". Typed in as
-//! printed it loses updates; the modules say where they differ.
+//! Logical recovery: D. Lomet, K. Tzoumas, M. Zwilling, "Implementing Performance Competitive Logical Recovery". Typed
+//! in as printed it loses updates; the modules say where they differ.
 
 pub mod analysis;
 pub mod bulk;

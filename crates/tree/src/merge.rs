@@ -15,8 +15,8 @@ struct Neighbours {
 }
 
 impl Tree {
-    /// Merges the leaf of a key with a neighbour if both lie well in one page, and so on upwards. Whether it did. The right one of the
-    /// two becomes free.
+    /// Merges the leaf of a key with a neighbour if both lie well in one page, and so on upwards. Whether it did. The
+    /// right one of the two becomes free.
     ///
     /// # Errors
     /// `Usage` if there is no such table; as [`Pool::pin`](crate::pool::Pool::pin).

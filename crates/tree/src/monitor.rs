@@ -11,8 +11,8 @@
 //! 4. A Δ and its BW are appended to the log without leaving the mutex in which they were cut, Δ first.
 //!
 //! # Deviations
-//! The paper notes a written page when its I/O completes, and relies on the page being latched until then. Here pages are
-//! copied and written without a latch, so a page that has changed since it was copied is not noted as written.
+//! The paper notes a written page when its I/O completes, and relies on the page being latched until then. Here pages
+//! are copied and written without a latch, so a page that has changed since it was copied is not noted as written.
 //!
 //! ARIES takes the dirty pages of a checkpoint at its begin, so its redo begins before that. Here they are taken at the
 //! end, when each page that was dirty at the begin has been written. No page then lacks an update from below the redo

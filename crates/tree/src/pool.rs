@@ -280,12 +280,13 @@ impl Pool {
         frames.slots[at] = Slot::default();
     }
 
-    /// Gives a page a frame, pinned once: a free one, or that of a page that is evicted. `is_wanted`: if need be, that of a page
-    /// that leads to others or that was read ahead and not used.
+    /// Gives a page a frame, pinned once: a free one, or that of a page that is evicted. `is_wanted`: if need be, that
+    /// of a page that leads to others or that was read ahead and not used.
     fn claim(&self, frames: &mut Frames, pid: Pid, is_wanted: bool) -> Option<usize> {
         let count = frames.slots.len();
         let monitor = self.monitor.lock();
-        // Once round for those that were not used since, once for those that were, and then the same for those that are spared.
+        // Once round for those that were not used since, once for those that were, and then the same for those that are
+        // spared.
         let rounds = if is_wanted { 4 } else { 2 };
         let found = (0..rounds * count).find_map(|step| {
             let at = frames.hand;

@@ -17,7 +17,8 @@
 //! * A read that fails is no error here: the page is left to a later pin.
 //!
 //! # Source
-//! D. Lomet, K. Tzoumas, M. Zwilling, "Implementing Performance Competitive Logical Recovery", section 4.4 and appendix A.
+//! D. Lomet, K. Tzoumas, M. Zwilling, "Implementing Performance Competitive Logical Recovery", section 4.4 and appendix
+//! A.
 //!
 //! # Deviations
 //! PF-list may name a page more than once: it was dirty, written and dirtied again. Redo wants it at the last place
@@ -204,8 +205,8 @@ impl<'p> ReadAhead<'p> {
         }
     }
 
-    /// Offers a page that will be wanted. `false`: the queue is full, and the page has to be offered again later. A page that waits, or
-    /// was read recently, is not read again.
+    /// Offers a page that will be wanted. `false`: the queue is full, and the page has to be offered again later. A
+    /// page that waits, or was read recently, is not read again.
     #[must_use = "a full queue has not taken the page"]
     pub fn offer(&self, pid: Pid) -> bool {
         let took = self.queue.lock().offer(pid);

@@ -1,4 +1,5 @@
-//! The redo of one operation: by its key, through the tree (Algorithms 2 and 5), or by the page that the log names (Algorithm 1).
+//! The redo of one operation: by its key, through the tree (Algorithms 2 and 5), or by the page that the log names
+//! (Algorithm 1).
 
 use crate::contract::{Answer, Operation, done};
 use crate::dirty_pages::{DirtyPages, Skip};

@@ -1,5 +1,5 @@
-//! Changes of structure: planned, logged as one record, made, and redone. Whatever number of levels one takes part in, a restart
-//! finds all of it or nothing.
+//! Changes of structure: planned, logged as one record, made, and redone. Whatever number of levels one takes part in,
+//! a restart finds all of it or nothing.
 
 use crate::contract::{Answer, Records, done};
 use crate::pool::Pinned;

@@ -89,8 +89,8 @@ pub(crate) struct Loaded {
     pub state: State,
 }
 
-/// Fails if the pages of an image take more memory than the process may use: the kernel would end it while it loads them,
-/// and at each start anew.
+/// Fails if the pages of an image take more memory than the process may use: the kernel would end it while it loads
+/// them, and at each start anew.
 fn check_ceiling(memory: &MemoryAccount, bytes: u64) -> Result<()> {
     // Indexes and the process itself come on top: at least this.
     let least = bytes.saturating_add(bytes / 16 + PROCESS_BYTES);
@@ -166,9 +166,9 @@ pub(crate) fn load(options: &RestartOptions, anchor: &Anchor) -> Result<Loaded> 
     }
 }
 
-/// Returns the means to build the indexes. Of a database that lacks pages, no sidecar is true, and nothing
-/// on the disks of the new database is what memory holds. Without records, nothing says which rows have moved between the
-/// image's instant and its sidecar, which is written behind the last visit.
+/// Returns the means to build the indexes. Of a database that lacks pages, no sidecar is true, and nothing on the disks
+/// of the new database is what memory holds. Without records, nothing says which rows have moved between the image's
+/// instant and its sidecar, which is written behind the last visit.
 fn indexing<'a>(
     options: &'a RestartOptions,
     anchor: &Anchor,
@@ -192,7 +192,8 @@ fn indexing<'a>(
     }
 }
 
-/// Returns how many bytes of the log a restart is likely to read: those that the anchor vouches for, once for each pass.
+/// Returns how many bytes of the log a restart is likely to read: those that the anchor vouches for, once for each
+/// pass.
 fn likely_log_bytes(anchor: &Anchor, begin: &[Pos]) -> u64 {
     let ends = anchor.vouched.ends.iter().zip(begin);
     let bytes: u64 = ends.map(|(end, from)| end.0.saturating_sub(from.0)).sum();

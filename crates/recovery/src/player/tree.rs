@@ -1,7 +1,8 @@
 //! The ways to redo operations on a tree, as data: a table of dirty pages, and what is read ahead.
 //!
 //! # Source
-//! *Implementing Performance Competitive Logical Recovery* (002), section 5: Log0, Log1, Log2, SQL1, SQL2; ARIES is our addition.
+//! *Implementing Performance Competitive Logical Recovery* (002), section 5: Log0, Log1, Log2, SQL1, SQL2; ARIES is our
+//! addition.
 
 /// The source of the table of dirty pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,7 +24,8 @@ pub enum Ahead {
     Nothing,
     /// The pages that lead to others (appendix A.1), and no more.
     Index,
-    /// The pages that lead to others, and then the dirty ones in the order in which Δ records name them (PF-list, appendix A).
+    /// The pages that lead to others, and then the dirty ones in the order in which Δ records name them (PF-list,
+    /// appendix A).
     List,
     /// The pages that lead to others, and then the dirty ones in the order of their rLSNs.
     Table,
@@ -32,7 +34,8 @@ pub enum Ahead {
 }
 
 impl Ahead {
-    /// Returns whether redo begins with the pages that lead to others in memory. Where operations say which page they are of, it needs none.
+    /// Returns whether redo begins with the pages that lead to others in memory. Where operations say which page they
+    /// are of, it needs none.
     pub(crate) fn loads_index(self, table: Table) -> bool {
         let finds_by_key = matches!(table, Table::None | Table::Deltas);
         finds_by_key && self != Ahead::Nothing

@@ -35,7 +35,8 @@ pub(super) fn pages_wait() -> Error {
 /// Reads all rows of a tree. `eosl` is the end of the stable log, up to which pages may be written to make room.
 ///
 /// # Errors
-/// [`LogFull`](perdura_base::Error::LogFull) if the pages in memory wait for the log; the disk's; corruption, if a page is damaged.
+/// [`LogFull`](perdura_base::Error::LogFull) if the pages in memory wait for the log; the disk's; corruption, if a page
+/// is damaged.
 pub fn contents(tree: &Tree, eosl: Gsn) -> Result<Contents> {
     let mut all = Contents::default();
     for table in tree.tables() {

@@ -100,13 +100,15 @@ impl LiveTree {
     /// Reads a row. It takes no lock: what an open transaction wrote is seen.
     ///
     /// # Errors
-    /// [`Usage`](perdura_base::Error::Usage) if there is no such table; [`LogFull`](perdura_base::Error::LogFull) if the pages in memory wait for the log; the disk's.
+    /// [`Usage`](perdura_base::Error::Usage) if there is no such table; [`LogFull`](perdura_base::Error::LogFull) if
+    /// the pages in memory wait for the log; the disk's.
     pub fn read(&self, table: TableId, key: &[u8]) -> Result<Option<Vec<u8>>> {
         self.insist(|| self.tree.read(table, key))
     }
 
-    /// Hands out the rows of the leaf that holds `from`, from there on. Returns where the next leaf begins, if there is one. As with
-    /// [`read`](Self::read), what open transactions wrote is seen. After an error rows may have been handed out.
+    /// Hands out the rows of the leaf that holds `from`, from there on. Returns where the next leaf begins, if there is
+    /// one. As with [`read`](Self::read), what open transactions wrote is seen. After an error rows may have been
+    /// handed out.
     ///
     /// # Errors
     /// As [`read`](Self::read).

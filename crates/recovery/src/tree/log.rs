@@ -1,7 +1,7 @@
 //! The numbered frames of all streams, in the order of their numbers.
 //!
-//! A stream's frames ascend, because numbers are taken under its lock. A reader of all frames fails at a number that is missing
-//! or doubled.
+//! A stream's frames ascend, because numbers are taken under its lock. A reader of all frames fails at a number that is
+//! missing or doubled.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -116,7 +116,8 @@ pub(super) struct NumberedLog<'a> {
 }
 
 impl<'a> NumberedLog<'a> {
-    /// Makes the log of the wanted frames of these streams, which end where they were cut. From number `from` on there is each.
+    /// Makes the log of the wanted frames of these streams, which end where they were cut. From number `from` on there
+    /// is each.
     pub fn new(scans: &'a [StreamScan], wanted: Wanted, from: Gsn) -> NumberedLog<'a> {
         let mut eosl = BTreeMap::new();
         for block in scans.iter().flat_map(|scan| &scan.blocks) {

@@ -1,7 +1,8 @@
 //! The redo of a tree's operations: the table of dirty pages, if any, and the way to the page of an operation.
 //!
 //! # Source
-//! *Implementing Performance Competitive Logical Recovery* (002), section 5: Log0, Log1, Log2, SQL1, SQL2; ARIES is our addition.
+//! *Implementing Performance Competitive Logical Recovery* (002), section 5: Log0, Log1, Log2, SQL1, SQL2; ARIES is our
+//! addition.
 
 use perdura_base::{Gsn, Pid, Result};
 use perdura_formats::operation::OperationFrame;

@@ -37,11 +37,12 @@ impl Deref for Keyed {
 }
 
 impl Keyed {
-    /// Makes a database and opens it. Its tables are empty, but for the first of them if there are `rows`, which ascend by their keys:
-    /// they are there as soon as the database is.
+    /// Makes a database and opens it. Its tables are empty, but for the first of them if there are `rows`, which ascend
+    /// by their keys: they are there as soon as the database is.
     ///
     /// # Errors
-    /// [`Error::Usage`] if there is a database already, an option is out of its range, or rows do not ascend; the disks'.
+    /// [`Error::Usage`] if there is a database already, an option is out of its range, or rows do not ascend; the
+    /// disks'.
     pub fn create(
         env: StealEnv,
         options: KeyedOptions,

@@ -48,8 +48,8 @@ struct Counters {
     compensations: AtomicU64,
 }
 
-/// An open transaction. It ends with [`KeyTxns::commit`] or [`KeyTxns::abort`]; one that is dropped keeps its rows until the
-/// database is closed, and a restart undoes its changes.
+/// An open transaction. It ends with [`KeyTxns::commit`] or [`KeyTxns::abort`]; one that is dropped keeps its rows
+/// until the database is closed, and a restart undoes its changes.
 #[derive(Debug)]
 pub struct KeyTxn {
     logged: LoggedTxn,
@@ -150,8 +150,8 @@ impl KeyTxns {
     /// Puts a row, or removes it. Nothing is logged if it stays as it is.
     ///
     /// # Errors
-    /// [`Error::Usage`] if there is no such table, or key or value is too long; [`Error::LogFull`] if log or pages have no room: try
-    /// again later; [`Error::Stopped`]; the disk's. Nothing has happened then.
+    /// [`Error::Usage`] if there is no such table, or key or value is too long; [`Error::LogFull`] if log or pages have
+    /// no room: try again later; [`Error::Stopped`]; the disk's. Nothing has happened then.
     pub fn write(
         &self,
         txn: &mut KeyTxn,
@@ -203,8 +203,8 @@ impl KeyTxns {
         assert!(!txn.is_aborting, "a transaction rolls back or commits");
         let mut committed = Committed::empty(txn.logged.id, txn.logged.stream);
         if txn.logged.is_listed() {
-            // The commit epoch is read while all rows are held: a transaction that gets one of them later has this epoch or a
-            // greater one.
+            // The commit epoch is read while all rows are held: a transaction that gets one of them later has this
+            // epoch or a greater one.
             let appended = self.live.end(&txn.logged, Act::Commit);
             committed.epoch = appended.epoch;
             committed.pos = appended.pos;

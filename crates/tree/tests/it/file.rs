@@ -1,5 +1,5 @@
-//! The tree's file on a disk that tears, loses, fills up and rots: each page is whole after every crash, and none falls behind
-//! what was durable.
+//! The tree's file on a disk that tears, loses, fills up and rots: each page is whole after every crash, and none falls
+//! behind what was durable.
 
 use fastrand::Rng;
 use perdura_base::flaw::{Flaw, arm};

@@ -1,5 +1,5 @@
-//! Pages that are read ahead are what pins give, whatever happens to them meanwhile, and they do not take more of the pool than is
-//! theirs.
+//! Pages that are read ahead are what pins give, whatever happens to them meanwhile, and they do not take more of the
+//! pool than is theirs.
 
 use crate::counted;
 

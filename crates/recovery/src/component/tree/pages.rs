@@ -1,5 +1,5 @@
-//! The pages of a tree: each as it is on disk, and then all of them together, as a restart in memory leaves them. On disk they are of
-//! different moments, so only the restart makes them one tree.
+//! The pages of a tree: each as it is on disk, and then all of them together, as a restart in memory leaves them. On
+//! disk they are of different moments, so only the restart makes them one tree.
 
 use perdura_base::{Error, Gsn, Pid, Result};
 use perdura_device::Access;

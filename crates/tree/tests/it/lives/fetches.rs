@@ -226,7 +226,8 @@ fn experiment(divisor: usize) -> Vec<(usize, f64)> {
             stalls(&sql1),
             stalls(&sql2),
         );
-        // Sql2 reads nothing for nothing. Log2's list names all pages of the table, and a few of these changed before the redo start alone.
+        // Sql2 reads nothing for nothing. Log2's list names all pages of the table, and a few of these changed before
+        // the redo start alone.
         let tail = to_u64(TAIL.min(frames / 4));
         let most = to_u64(log2.dirty_pages) + tail;
         assert!((by_log1..=by_log1.max(most)).contains(&log2.data_fetches));
