@@ -46,7 +46,7 @@ pub struct Anchor {
     pub families: Families,
     /// The end of the log in the archive. `None`: the database is not archived.
     pub archived: Option<EpochEnds>,
-    /// The database that this one was restored from.
+    /// The database that this one was restored from. `None`: it was not restored.
     pub parent: Option<Parent>,
     /// The losses that were accepted; see [`accept_loss`](Self::accept_loss).
     pub losses: Losses,
@@ -103,7 +103,7 @@ impl Anchor {
         self.tree.as_slice()
     }
 
-    /// Returns where the pages lie that have the rows of clients.
+    /// Returns the place of the pages that have the rows of clients.
     #[must_use]
     pub fn row_pages(&self) -> RowPages<'_> {
         self.tree.as_ref().map_or(RowPages::Images, RowPages::Tree)
@@ -112,8 +112,8 @@ impl Anchor {
     /// Decodes the sections of a record.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] with the section's name and offset: one that is missing, or holds what its
-    /// component never writes, or is required and not known to this build.
+    /// [`Error::Corrupt`] with the section's name and offset, if a section is missing, holds what its component never
+    /// writes, or is required and not known to this build.
     pub fn of(record: Record) -> Result<Anchor> {
         refuse_required(&record)?;
         let geometry = owned(&record, Tag(Geometry::SECTION), Geometry::decode)?;
@@ -216,14 +216,14 @@ impl Anchor {
         }
     }
 
-    /// Notes that the loss of acknowledged transactions was accepted: in the update that closes the life which made
-    /// them, when that is closed. Every later update keeps the note.
+    /// Notes that the loss of acknowledged transactions was accepted. This belongs to the update that closes the life
+    /// which made them. Every later update keeps the note.
     ///
     /// # Errors
     /// [`Error::LogFull`] if the anchor has no room for another one.
     ///
     /// # Panics
-    /// If nothing is lost, the life is not closed, or its link says that something else was kept.
+    /// If nothing is lost, the life is not closed, or its link names another epoch that was kept.
     pub fn accept_loss(&mut self, loss: AcceptedLoss) -> Result<()> {
         let life = loss.incarnation;
         assert!(
@@ -277,8 +277,8 @@ impl Anchor {
         self.images.newest()
     }
 
-    /// Computes the cut from the scans of all streams; an error says what an image holds all the same. With
-    /// `accept_loss` it may lie before what only a mirror held.
+    /// Computes the cut from the scans of all streams. An error also names what an image still holds. With
+    /// `accept_loss` the cut may lie before what only a mirror held.
     ///
     /// # Errors
     /// As [`perdura_wal::decide_cut`].
@@ -294,7 +294,7 @@ impl Anchor {
     }
 }
 
-/// Decodes a section that is left out where it would be empty; `None` if it is.
+/// Decodes a section that is left out if it would be empty. `None`: it is left out.
 fn optional<T>(
     record: &Record,
     tag: [u8; 4],
@@ -350,7 +350,7 @@ pub fn open_anchor(disk: &dyn Disk) -> Result<Option<(AnchorFile, Anchor, Vec<St
     Ok(Some((file, Anchor::of(record)?, notes)))
 }
 
-/// Reads the anchor without the right to change anything.
+/// Reads the anchor without the right to change it.
 ///
 /// # Errors
 /// As [`open_anchor`].
@@ -411,7 +411,7 @@ mod tests {
         let strange = Tag(*b"MORE");
         let disk = MemDisk::new();
         let mut record = example().to_record();
-        // Between the others, so that its place is seen to stay.
+        // Between the others, to show that its place stays.
         let known = std::mem::take(&mut record.sections);
         let mut known = known.iter();
         let first = known.next().unwrap();

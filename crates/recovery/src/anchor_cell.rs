@@ -45,13 +45,13 @@ impl AnchorCell {
         Arc::clone(&self.record.lock())
     }
 
-    /// Changes the record: written and synced before a reader sees it. A change that was delayed
-    /// before is completed first.
+    /// Changes the record, which is written and synced before a reader sees it. A change that was
+    /// delayed before is completed first.
     ///
     /// # Errors
-    /// The record in memory is unchanged; what is on the disk is one of the two. After
-    /// [`Failure::Delay`] the change comes into force with the next update, whatever that one is:
-    /// a caller repeats its change, which must have the same effect again.
+    /// The record in memory is unchanged; the disk has the old or the new record. After
+    /// [`Failure::Delay`] the change comes into force with the next update, whatever that update
+    /// is. The caller repeats its change, which must have the same effect again.
     pub fn update(&self, change: impl FnOnce(&mut Anchor)) -> Result<Arc<Anchor>, Failure> {
         self.update_by(AnchorFile::write, change)
     }
@@ -105,7 +105,7 @@ impl AnchorCell {
     /// Changes the record of a running database, whose log a final failure stops.
     ///
     /// # Errors
-    /// As [`update`](Self::update); [`Wal::failure`] says whether the log has stopped.
+    /// As [`update`](Self::update); [`Wal::failure`] returns whether the log has stopped.
     pub fn update_running(
         &self,
         wal: &Wal,
@@ -121,8 +121,8 @@ impl AnchorCell {
 }
 
 impl AnchorCell {
-    /// Declares a family of ordered frames: when this returns, a restart after any crash knows that the log may
-    /// hold them. To declare it again costs a look.
+    /// Declares a family of ordered frames: when this returns, a restart after any crash knows that the log may hold
+    /// them. Declaring it again costs one read of the record.
     ///
     /// # Errors
     /// Those of [`update_running`](Self::update_running), after which the caller declares it again or appends no

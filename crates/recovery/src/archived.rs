@@ -46,12 +46,12 @@ pub(crate) fn decode(payload: &[u8], streams: u8) -> Option<EpochEnds> {
     (r.remaining() == 0).then_some(EpochEnds { epoch, ends })
 }
 
-/// Holds an archive that ends at `given`, if one is configured, and what the anchor says of it against the log
-/// that a restart has found, durable up to `durable`.
+/// Compares the log that a restart has found, durable up to `durable`, with the archive that ends at `given`, if one is
+/// configured, and with the anchor's section.
 ///
 /// # Errors
-/// [`Error::Usage`] as [`Anchor::check_archivable`]; [`Error::LostLog`] if the archive holds epochs that the log does
-/// not reach; [`Error::Corrupt`] if the archive holds less than the anchor says, or is of another log.
+/// [`Error::Usage`] as [`Anchor::check_archivable`]. [`Error::LostLog`] if the archive holds epochs that the log does
+/// not reach. [`Error::Corrupt`] if the archive ends before the anchor's section, or is of another log.
 pub fn check_archive(anchor: &Anchor, given: Option<&EpochEnds>, durable: &Vouched) -> Result<()> {
     if given.is_some() || anchor.archived.is_some() {
         anchor.check_archivable()?;
@@ -86,8 +86,8 @@ fn check_not_behind(given: &EpochEnds, named: &EpochEnds) -> Result<()> {
 }
 
 impl Anchor {
-    /// Returns where an archive has the changes of this database: by the frames that owners claim, and in runs without
-    /// any.
+    /// Returns the place of this database's changes in an archive. The frames that owners claim decide it; without such
+    /// frames it is runs.
     #[must_use]
     pub fn archive(&self) -> Archived {
         let claims = claims(self);
@@ -269,7 +269,7 @@ mod tests {
             assert!(behind.to_string().contains("has lost runs"), "{behind}");
         }
         assert!(check(&anchor, Some(ends(8, &[4096, 4096])), &log).is_ok());
-        // Without the archive at hand, what the anchor says of it is enough.
+        // Without the archive at hand, the anchor's section is enough.
         let lost = check(&anchor, None, &durable(7, &[4096, 4096])).unwrap_err();
         assert!(
             matches!(

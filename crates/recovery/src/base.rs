@@ -47,7 +47,7 @@ pub trait Image: Sync {
     /// all its changes are durable.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if the log ends, at epoch `end`, before that.
+    /// [`Error::Corrupt`] if the log's end, epoch `end`, is too early for that.
     fn check_end(&self, end: Epoch) -> Result<()>;
 }
 

@@ -100,7 +100,7 @@ pub(crate) struct Sweep {
     covering: Covering,
     /// The lowest commit epoch of the begin marks.
     begin_epoch: Epoch,
-    /// The instant that the image holds; `None` for a fuzzy sweep. Open in the partitions not yet swept.
+    /// The instant that the image holds, still open in the partitions not yet swept. `None`: the sweep is fuzzy.
     cut: Option<Cut>,
     /// The redo starts of the trees whose parts have ended.
     pub redo_starts: Vec<Gsn>,
@@ -194,7 +194,7 @@ pub struct Checkpointer {
     leftover: Option<Leftover>,
     /// A copy of the figures for callers that must not wait for a step's I/O.
     published: Arc<Mutex<CheckpointStats>>,
-    /// The digest of the newest image, as far as it is known: what the standing proof begins and ends with.
+    /// The digest of the newest image, with which the standing proof begins and ends. `None`: it is not known.
     newest: Arc<Mutex<Option<Arc<SweepDigest>>>>,
     pins: pin::Pins,
 }
@@ -241,7 +241,7 @@ impl Checkpointer {
         Arc::clone(&self.published)
     }
 
-    /// Returns the digest of the newest image, kept up to date; `None` as long as it is not known.
+    /// Returns the digest of the newest image, kept up to date. `None`: it is not known yet.
     #[must_use]
     pub fn newest_digest(&self) -> Arc<Mutex<Option<Arc<SweepDigest>>>> {
         Arc::clone(&self.newest)
@@ -263,8 +263,9 @@ impl Checkpointer {
     /// Starts a checkpoint; nothing happens if one is running.
     ///
     /// # Errors
-    /// Nothing was begun, and nothing is lost: begin again later, for instance when the image that it overwrites is no
-    /// longer [held](Pin). A failed update of the anchor has stopped the log, unless it was refused for want of space.
+    /// Nothing was begun, and nothing is lost. The caller begins again later, for instance when the image that it
+    /// overwrites is no longer [held](Pin). A failed update of the anchor has stopped the log, unless it was refused
+    /// for want of space.
     pub fn begin(&mut self) -> Result<()> {
         if self.is_running() {
             return Ok(());
@@ -348,9 +349,9 @@ impl Checkpointer {
     /// Takes one step.
     ///
     /// # Errors
-    /// A failure has cancelled the checkpoint and nothing is lost; begin again later. A failed sync
-    /// of pages or update of the anchor has stopped the log. An anchor that is refused for want of
-    /// space cancels nothing: the next step tries again to name the image.
+    /// A failure has cancelled the checkpoint, and nothing is lost; the caller begins again later.
+    /// A failed sync of pages or update of the anchor has stopped the log. An anchor that is
+    /// refused for want of space cancels nothing: the next step tries again to name the image.
     pub fn step(&mut self) -> Result<CheckpointProgress> {
         let Activity::Running { mut sweep, phase } =
             std::mem::replace(&mut self.activity, Activity::Idle)
@@ -387,8 +388,8 @@ impl Checkpointer {
         self.activity = Activity::Running { sweep, phase };
     }
 
-    /// Gives the running checkpoint up, unless its image is being named already: cancelling is just
-    /// stopping. Returns whether one was given up.
+    /// Gives up the running checkpoint, unless its image is being named already. Cancelling needs
+    /// no more than stopping. Returns whether one was given up.
     pub fn abandon(&mut self) -> bool {
         if self.activity.stage().after(Event::Abandon).is_none() {
             return false;
@@ -427,7 +428,7 @@ impl Checkpointer {
         }
     }
 
-    /// Ends the window. The cover reaches back to what components need beside it.
+    /// Ends the window. The cover reaches back to the log that components need besides it.
     fn end_window(&self, sweep: &Sweep) -> Cover {
         let parts = &self.parts;
         let needs = parts.shares.map(|share| share.needs(parts));

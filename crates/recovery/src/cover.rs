@@ -50,10 +50,10 @@ impl Cover {
         }
     }
 
-    /// Returns the same, reaching back to these positions where there is one. Those of no stream leave it as it is.
+    /// Extends the cover back to these positions, in each stream that has one.
     ///
     /// # Panics
-    /// If one lies behind a stream's end mark.
+    /// If a position lies behind a stream's end mark.
     #[must_use]
     pub fn keeping(mut self, from: &[Option<Pos>]) -> Cover {
         assert!(
@@ -90,7 +90,7 @@ pub(crate) enum Covering {
     Open { marks: Vec<Pos> },
     /// The end marks are appended.
     Closed(Cover),
-    /// The anchor has the cover. It says that no restart needs the log below `floor`.
+    /// The anchor has the cover. By the anchor, no restart needs the log below `floor`.
     Named { floor: Vec<Pos> },
 }
 

@@ -35,7 +35,8 @@ pub(crate) fn image_lock(number: usize) -> String {
 pub struct Disks {
     /// Of the anchor and the images' directories.
     pub data: Arc<dyn Disk>,
-    /// Of the images' pages, at least one; [`of_partition`](Self::of_partition) says which.
+    /// The disks of the images' pages, at least one; [`of_partition`](Self::of_partition) chooses
+    /// one.
     pub images: Vec<Arc<dyn Disk>>,
     /// Of each log stream.
     pub logs: Vec<Arc<dyn Disk>>,
@@ -124,8 +125,8 @@ pub enum Demand {
     OfExisting,
     /// All that hold what a restart needs.
     All,
-    /// The data directory, with an anchor that can be read. The others are read as far as they are
-    /// there.
+    /// The data directory, with an anchor that can be read. The others are read as far as they
+    /// exist.
     Anchor,
 }
 
@@ -137,7 +138,8 @@ pub use perdura_device::Locks;
 /// The disk's.
 pub fn lock_new_anchor(disks: &Disks, locks: &mut Locks) -> Result<()> {
     match disks.data.lock_present(ANCHOR_PATH) {
-        // The anchor was there: the lock is this process's, which holds the directory's.
+        // The anchor existed before: this process, which holds the directory's lock, has its lock
+        // too.
         Err(Error::Locked { .. }) => Ok(()),
         Err(error) => Err(error),
         Ok(lock) => {
@@ -190,7 +192,7 @@ impl<'a> Opening<'a> {
         self.exists
     }
 
-    /// Names the format's version in the data directory, if nothing does.
+    /// Names the format's version in the data directory, if no file does.
     ///
     /// # Errors
     /// [`Error::Version`]; the disk's.
@@ -214,7 +216,7 @@ impl<'a> Opening<'a> {
     ///
     /// # Errors
     /// [`Error::Usage`] if the paths are too many or too few; [`Error::Corrupt`] for a directory
-    /// that is demanded and not there; [`Error::Locked`].
+    /// that is demanded and missing; [`Error::Locked`].
     pub fn finish(
         mut self,
         streams: u8,
@@ -232,8 +234,8 @@ impl<'a> Opening<'a> {
         for stream in (0..streams).map(StreamId) {
             logs.push(match self.paths.log(stream) {
                 None => Arc::clone(&self.data),
-                // A directory that is not there, or empty, is a disk that was not mounted, or a
-                // wrong name, and must not be made.
+                // A directory that is missing or empty means a disk that was not mounted, or a
+                // wrong name. It must not be made.
                 Some(dir) if demanded && !dir.join(LOG_DIR).is_dir() => {
                     return Err(missing_log(&dir.display().to_string(), stream));
                 }

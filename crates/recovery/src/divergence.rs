@@ -20,20 +20,20 @@ pub const DIVERGENCES_LISTED_MAX: usize = 1000;
 pub enum Differs {
     /// The procedure's text: its calls run the program's text. Noted at the first call that is replayed.
     Body,
-    /// The hash of a call's effects: the new effects stand.
+    /// The hash of a call's effects: the new effects are kept.
     Effects,
     /// The call aborts: it changed nothing, and keeps its numbers.
     Abort,
-    /// A change of a row that is not there: it was left out.
+    /// A change of a row that does not exist: it was left out.
     Row,
 }
 
-/// One record whose replay differs from what it did before the crash.
+/// One record whose replay has another result than before the crash.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Divergence {
     /// What differs.
     pub differs: Differs,
-    /// The procedure and its argument types; `None` for a record of row changes.
+    /// The procedure and its argument types. `None`: it is a record of row changes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub procedure: Option<String>,
     /// The version that was logged: the hash of its text.
@@ -105,7 +105,8 @@ impl fmt::Display for Divergence {
 pub struct Divergences {
     /// All of them.
     pub count: u64,
-    /// The first that were met, [`DIVERGENCES_LISTED_MAX`] at most, in the order of their epochs.
+    /// The first divergences that were met, [`DIVERGENCES_LISTED_MAX`] at most, in the order of
+    /// their epochs.
     pub listed: Vec<Divergence>,
 }
 

@@ -97,8 +97,8 @@ impl Backward {
         if let Some(gate) = self.printed.gate(txn, fate, tag, image) {
             return gate;
         }
-        // Lost after the image was complete: what is read here lies behind the image's begin, and
-        // no image is begun in one life and ended in another.
+        // Lost after the image was complete: records that are read here lie behind the image's
+        // begin, and no image is begun in one life and ended in another.
         gate_fate(
             tag,
             image,
@@ -127,7 +127,7 @@ pub struct Forward {
 }
 
 impl Forward {
-    /// Ends a life of the database: what is open is lost.
+    /// Ends a life of the database: open transactions are lost.
     pub fn end_life(&mut self) -> Option<Losers> {
         let first = self.open.values().copied().min()?;
         assert!(

@@ -153,7 +153,7 @@ fn read_version(data: &dyn Disk) -> Result<Version> {
     })
 }
 
-/// Refuses a database of another format, if the directory says which it is.
+/// Refuses a database of another format, if the directory names the format.
 ///
 /// # Errors
 /// [`Error::Version`]; [`Error::Foreign`] for a file of another program.
@@ -176,8 +176,8 @@ fn foreign_version(data: &dyn Disk, text: &str) -> Error {
     }
 }
 
-/// Returns the anchor of the database and what is wrong beside it. The anchor names the format's version
-/// under a checksum, so a `VERSION` file that disagrees with a readable anchor is damaged, and a note.
+/// Returns the anchor of the database and notes on other faults. The anchor names the format's version under a
+/// checksum. So a `VERSION` file that disagrees with a readable anchor is damaged, which is only a note.
 ///
 /// # Errors
 /// [`Error::Version`] and [`Error::Foreign`] if no anchor can be read, or the database was never finished.
@@ -211,7 +211,7 @@ pub fn write_version(disk: &dyn Disk) -> Result<()> {
         if matches!(read_version(disk)?, Version::Ours) {
             return Ok(());
         }
-        // Without an anchor that is readable nothing else says the version.
+        // Without a readable anchor, no other file names the version.
         if !matches!(open_versioned_anchor(disk), Ok(Some(_))) {
             return check_version(disk);
         }
@@ -227,7 +227,7 @@ pub fn write_version(disk: &dyn Disk) -> Result<()> {
     disk.sync_dir("")
 }
 
-/// Says that a database is being made by `verb`, so that one that is not finished is refused.
+/// Marks that `verb` is making a database, so that an unfinished one is refused.
 ///
 /// # Errors
 /// [`Error::Foreign`] for a place that holds something; the disk's.
@@ -249,7 +249,7 @@ pub fn mark_unfinished(disk: &dyn Disk, verb: &str) -> Result<()> {
     disk.sync_dir("")
 }
 
-/// Says that the database that was being made is whole.
+/// Marks that the database that was being made is whole.
 ///
 /// # Errors
 /// The disk's.
@@ -296,7 +296,7 @@ pub fn missing_log(disk: &str, stream: StreamId) -> Error {
 }
 
 /// Refuses logs that are missing, of another database, or of a life that the anchor does not know.
-/// `segments` are those that each log directory lists; `None` for a missing one.
+/// `segments` are those that each log directory lists. `None`: the directory is missing.
 ///
 /// # Errors
 /// [`Error::Corrupt`], [`Error::Foreign`]; a disk's.

@@ -1,6 +1,6 @@
-//! Validates restart options against the anchor: the same number of directories in the same order, a
-//! method and level that the scheme allows, and players that one pass can serve. Checked first, because a
-//! restart with the wrong directories would compute a wrong cut.
+//! Validates restart options against the anchor: the same number of directories in the same order, a method and level
+//! that the scheme allows, and players that one pass can serve. This comes first, because a restart with the wrong
+//! directories would compute a wrong cut.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

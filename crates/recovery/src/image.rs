@@ -77,7 +77,7 @@ pub fn create_images(data: &dyn Disk, images: &[Arc<dyn Disk>], uuid: &Uuid) -> 
         data.make_dir(folder(slot))?;
         for (number, disk) in (0u8..).zip(images) {
             match ImageFile::open(disk.as_ref(), slot, uuid) {
-                // Left by an attempt that was killed, perhaps before its name was durable.
+                // An attempt that was killed left it, perhaps before its name was durable.
                 Ok(_) => disk.sync_dir(folder(slot))?,
                 Err(error) if error.is_not_found() => {
                     ImageFile::create(disk.as_ref(), slot, uuid, number)?;

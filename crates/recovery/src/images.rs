@@ -98,10 +98,10 @@ pub struct ImageStatus {
     pub wall_us: u64,
     /// The part of the log that it rests on.
     pub cover: Cover,
-    /// Complete: whether its pages are all of one instant.
+    /// True if it is complete and its pages are all of one instant.
     pub consistent: bool,
-    /// Complete: the lowest commit epoch of the window's begin marks, the first of an archive that begins with the
-    /// image; `None` if an older build made it. It is in the section `BEGN`.
+    /// If complete: the lowest commit epoch of the window's begin marks, the first of an archive that begins with the
+    /// image. It is in the section `BEGN`. `None`: an older build made the image.
     pub begin_epoch: Option<Epoch>,
 }
 
@@ -193,7 +193,7 @@ impl ImageStatus {
     }
 }
 
-/// The two images, and how many disks they are spread over.
+/// The two images, and the number of disks that they are spread over.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Images {
     /// At least one: the pages of partition p are on disk p modulo this number.
@@ -310,7 +310,7 @@ fn decode_image(r: &mut Reader<'_>, streams: u8) -> Option<ImageStatus> {
     })
 }
 
-/// Returns whether an image whose sweep ended in `end` may begin with this epoch. One that was restored at epoch 0
+/// Returns whether an image whose sweep ended in `end` may begin with this epoch. An image that was restored at epoch 0
 /// lacks nothing up to its end.
 pub(crate) fn begins_by(begin: Epoch, end: Epoch) -> bool {
     begin.0 <= end.0.saturating_add(1)

@@ -52,11 +52,11 @@ pub struct Indexing<'a> {
     pub scheme: Scheme,
     /// The image's checkpoint epoch, which the pages are tagged with.
     pub k: CkptEpoch,
-    /// The slot that holds the image's pages as they are.
+    /// The slot that holds the image's pages as they are. `None`: no slot does.
     pub slot: Option<ImageSlot>,
     /// No checkpoint epoch up to this one is used again.
     pub ckpt_floor: CkptEpoch,
-    /// Entries of the hash indexes by partition; none if they are not to be trusted.
+    /// Entries of the hash indexes by partition; empty if they are not to be trusted.
     pub sidecars: &'a [Vec<u8>],
     /// The sequence numbers that the image reflects, by partition.
     pub pseq: &'a [u64],
@@ -114,7 +114,7 @@ impl<'a> Indexer<'a> {
             heap.ckpt_epoch() >= with.k,
             "pages are not tagged with an epoch to come"
         );
-        // Not k: a newer image than this one may be kept in an archive, and does not reflect what comes now.
+        // Not k: an archive may keep a newer image than this one, which does not reflect the coming changes.
         let tag = if armed(Flaw::TagBelowKeptBackup) {
             with.k
         } else {

@@ -61,7 +61,7 @@ impl<P> DiskState<P> {
         self.check();
     }
 
-    /// Holds the counts of a disk against each other, after each change of them.
+    /// Checks the counts of a disk against each other, after each change of them.
     pub fn check(&self) {
         assert!(
             self.next <= self.parts && self.open <= self.next,
@@ -80,7 +80,7 @@ impl<P> DiskState<P> {
 }
 
 impl<U> StreamState<U> {
-    /// Holds the counts of a stream against each other, after each change of them.
+    /// Checks the counts of a stream against each other, after each change of them.
     pub fn check(&self) {
         assert!(
             self.next <= self.units && self.open <= self.next,
@@ -308,6 +308,6 @@ pub(crate) enum Asker {
     Disk(usize),
     Stream(usize),
     Player,
-    /// The only thread: takes reads too; the number picks among what is possible.
+    /// The only thread, which takes reads too; the number picks among the possible jobs.
     Everyone(u64),
 }

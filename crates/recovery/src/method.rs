@@ -169,7 +169,7 @@ impl Methods {
     /// Returns the methods of these names, with commas between them; `auto` names none.
     ///
     /// # Errors
-    /// A message that names what is no method, or two that play the same records.
+    /// A message that names a word that is no method, or two methods that play the same records.
     pub fn by_names(names: &str) -> Result<Methods, String> {
         let given = names.split(',').filter(|name| *name != "auto");
         let mut methods = Methods::default();
@@ -186,7 +186,7 @@ impl Methods {
         Ok(methods)
     }
 
-    /// Returns the method that was given for an owner's records.
+    /// Returns the method that was given for an owner's records, if any.
     #[must_use]
     pub(crate) fn given(&self, owner: FrameOwner) -> Option<&Method> {
         let mut methods = self.0.iter();

@@ -48,9 +48,9 @@ impl Tail {
 pub enum RestartMode {
     /// It begins a new life of the database.
     Real,
-    /// It leaves everything as it is: what it writes goes to memory.
+    /// It changes nothing on the disks: its writes go to memory.
     Dry,
-    /// As a dry one. Pages that no image has are left empty and their records skipped.
+    /// Like a dry one. Pages that no image has are left empty, and their records are skipped.
     Salvage,
 }
 
@@ -73,7 +73,7 @@ pub struct RestartOptions {
     pub clock: Arc<dyn Clock>,
     /// Level, threads, memory.
     pub schedule: Schedule,
-    /// The methods that were chosen; none: each owner's default.
+    /// The methods that were chosen. Without one, each owner's default.
     pub methods: Methods,
     /// The means to restart a tree, if the database has one.
     pub tree: TreeMeans,

@@ -73,7 +73,7 @@ impl<'a, I, S: LogSource> Pass<'a, I, S> {
     }
 }
 
-/// A unit of log in the hands of the players that need it: the first to need it opens it.
+/// A unit of log that several players share: the first player to need it opens it.
 pub(crate) struct SharedUnit<S: LogSource> {
     /// Its number among its part's, oldest first.
     pub number: usize,

@@ -40,7 +40,7 @@ pub struct Places {
     disks: u32,
 }
 
-/// Pages of a partition that stand side by side.
+/// Pages of a partition that lie side by side.
 struct Extent {
     /// The first one's local index.
     start: u32,
@@ -177,7 +177,7 @@ mod tests {
         for shape in shapes() {
             let here = u64::from(u32::from(shape.geometry.partitions).div_ceil(shape.disks));
             for pages in 1..3 * u32::from(shape.geometry.chunk_pages) {
-                // The last partition of the first disk: nothing stands behind its extents.
+                // The last partition of the first disk: nothing lies behind its extents.
                 let mut longest = 0;
                 for partition in (0..shape.geometry.partitions)
                     .filter(|partition| u32::from(*partition) % shape.disks == 0)

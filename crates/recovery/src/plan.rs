@@ -1,4 +1,4 @@
-//! Plans what memory is loaded from: which image, and which pages from the other one.
+//! The plan of a load: which image, and which pages from the other one.
 //!
 //! The restart loads the newest image that can be read and accepts a page only if the directory vouches for it. It
 //! takes a damaged page from the older image, whose epoch is then the page's base. The same rule applies with a smaller
@@ -42,7 +42,7 @@ pub(crate) struct Run {
 
 /// The pages, and the log behind them, that memory is loaded from.
 pub struct ImagePlan {
-    /// The newest usable image; `None` if there is no image yet.
+    /// The newest usable image. `None`: there is no image yet.
     pub slot: Option<ImageSlot>,
     /// Its checkpoint epoch.
     pub k: CkptEpoch,
@@ -90,10 +90,10 @@ struct Candidate {
 pub type BadPage = (ImageSlot, PageId);
 
 /// Decides what to load into a heap of this shape. `bad` are the pages that earlier attempts found
-/// damaged, `lost` those to do without.
+/// damaged; `lost` are those that the restart does without.
 ///
 /// # Errors
-/// [`Error::Corrupt`] if no complete image can be read, or a page in `bad` has no other.
+/// [`Error::Corrupt`] if no complete image can be read, or a page in `bad` is in no other image.
 pub fn plan_image(
     geometry: &Geometry,
     data: &dyn Disk,
@@ -405,7 +405,7 @@ impl ImagePlan {
             let local = geometry.local_index(*page);
             let disk = disk_of(partition, self.runs.len());
             self.directory.set(partition, local, DirEntry::default());
-            // A page the older image does not list is zeros there, which is what memory holds.
+            // A page that the older image does not list is zeros there, as in memory.
             let entry = stand_in.listed.directory.get(partition, local);
             if entry.is_present() {
                 self.runs[disk].push(Run {

@@ -23,8 +23,8 @@ pub use crate::stats::ReplayStats;
 pub struct State {
     /// The pages.
     pub heap: Arc<Heap>,
-    /// Pages of the image that were damaged. If there are any, the state is void: the caller plans
-    /// another image.
+    /// Pages of the image that were damaged. If it is not 0, the state is void, and the caller
+    /// plans another image.
     pub damaged: u64,
     /// The tables, indexed.
     pub tables: Tables,

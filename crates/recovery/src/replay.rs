@@ -92,8 +92,8 @@ impl<'a, I: Image, S: LogSource> Replay<'a, I, S> {
         self.damaged.load(Ordering::Relaxed) > 0
     }
 
-    /// Ends the log for the players, with a second pass if they leave something to undo: each part
-    /// by itself.
+    /// Ends the log for the players, each part by itself, with a second pass if they leave changes
+    /// to undo.
     fn finish_players(&self) -> Result<()> {
         let threads = self.pass.means.schedule.threads;
         let mut losers = Vec::new();

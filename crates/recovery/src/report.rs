@@ -17,14 +17,14 @@ pub use tree::TreeReport;
 /// The phases, in order.
 pub const PHASES: [&str; 5] = ["start", "load", "index", "replay", "done"];
 
-/// The progress of a restart, shared with the threads that answer clients meanwhile.
+/// The progress of a restart, shared with the threads that answer clients during it.
 #[derive(Debug, Default)]
 pub struct Progress {
     phase: AtomicU8,
     done: AtomicU64,
     /// Bytes that are known of. Each job adds its bytes when it finds them.
     total: AtomicU64,
-    /// Bytes that the anchor makes likely, before any job has looked.
+    /// Bytes that are likely by the anchor, before any job has found its own.
     expected: AtomicU64,
     /// The highest percentage that was shown.
     shown: AtomicU8,
@@ -35,7 +35,7 @@ impl Progress {
         self.phase.store(phase, Ordering::Relaxed);
     }
 
-    /// Expects `bytes` more, which the caller has from the anchor.
+    /// Adds `bytes`, which the caller has from the anchor, to the expected bytes.
     pub(crate) fn expect(&self, bytes: u64) {
         let done = self.loaded_bytes();
         self.expected
@@ -85,7 +85,7 @@ impl Progress {
             .max(percent)
     }
 
-    /// Returns the seconds left at the rate of the `elapsed` time; `None` before there is a rate.
+    /// Returns the seconds left at the rate of the `elapsed` time. `None`: there is no rate yet.
     #[must_use]
     pub fn eta_seconds(&self, elapsed: Duration) -> Option<u64> {
         let done = self.loaded_bytes();
@@ -95,8 +95,8 @@ impl Progress {
     }
 }
 
-/// Seconds by job, as restarts report them whatever the method. Jobs overlap as the level allows, so
-/// that the parts may be more than the total.
+/// Seconds by job, as restarts report them whatever the method. Jobs overlap as the level allows, so the sum of the
+/// parts may exceed the total.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub struct Seconds {
     /// All of it.
@@ -158,7 +158,7 @@ pub struct OrderedReport {
     pub read_seconds: f64,
 }
 
-/// The reads of the log that one owner of records made, once the log's end was known.
+/// The reads of the log by one owner of records, after the log's end was known.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct OwnerReads {
     /// The owner: `pages`, `ordered` or `tree`.

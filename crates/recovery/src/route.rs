@@ -1,4 +1,4 @@
-//! The one place that decides who takes a frame.
+//! The one place that decides which player or owner takes a frame.
 //!
 //! The first pass meets every frame of the log. The player of page records takes the frames of its kind, and
 //! those that carry no records: checkpoint marks, restarts, beacons. Frames that another owner of the database
@@ -29,7 +29,8 @@ pub(crate) struct Routes {
 }
 
 impl Routes {
-    /// Makes the routes of a pass by this player, behind which owners play what they claim.
+    /// Makes the routes of a pass by this player, behind which owners play the frames that they
+    /// claim.
     pub fn new(records: PagePlayer, later: Claims) -> Routes {
         assert!(
             !later.has(records.kind()),

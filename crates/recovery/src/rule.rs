@@ -91,8 +91,8 @@ pub enum Fate {
     /// Rolled back without a record, outside every checkpoint window, when this was the newest
     /// checkpoint epoch.
     AbortedClean(CkptEpoch),
-    /// Unfinished when the log ended; the newest checkpoint epoch then. The restart took it back
-    /// without a record.
+    /// Unfinished when the log ended, with the newest checkpoint epoch at that point. The restart
+    /// undid it without a record.
     Lost(CkptEpoch),
 }
 
@@ -232,7 +232,7 @@ mod tests {
                 (6, 7, Gate::Apply),
                 (7, 7, Gate::Apply),
                 (8, 7, Gate::Skip(Skip::NotWanted)),
-                // A target before the cut takes out what the cut has.
+                // A target before the cut takes changes of the cut out.
                 (4, 4, Gate::Skip(Skip::Reflected)),
                 (5, 4, Gate::Apply),
                 (6, 4, Gate::Skip(Skip::NotWanted)),

@@ -37,7 +37,7 @@ use crate::report::RestartReport;
 use crate::restart::{Catalog, NewDatabase, RestartOptions, Restarted, create, restart};
 use crate::window::ExecutorWindow;
 
-/// A database that opens, or what is left of one that does not.
+/// A database that opens, or the remains of one that does not.
 pub enum Condition {
     /// It opens without salvage; [`whole`] reads it for a copy.
     Whole,
@@ -159,8 +159,8 @@ pub fn salvage(
     Err(refused)
 }
 
-/// Reads a database that opens as it is, so that [`build`] makes a new one with the same rows. Its player of ordered
-/// frames has not begun.
+/// Reads a database that opens without salvage, so that [`build`] makes a new one with the same rows. Its player of
+/// ordered frames has not begun.
 ///
 /// # Errors
 /// As a restart; [`Error::Usage`] if there is no database, or one without tables.
@@ -209,7 +209,7 @@ fn salvaging(options: &RestartOptions, logs: Vec<Arc<dyn Disk>>) -> RestartOptio
     }
 }
 
-/// One way to a state: an anchor as it would be had the database ended there.
+/// One way to a state: the anchor that the database would have if it had ended there.
 struct Plan {
     anchor: Anchor,
     image_alone: bool,
@@ -479,8 +479,8 @@ fn carry_out(
     })
 }
 
-/// Makes a new database of what was salvaged, on disks that hold none, and ends it cleanly: one
-/// image, and a log that begins anew.
+/// Makes a new database of the salvaged state, on disks without a database, and ends it cleanly:
+/// one image, and a log that begins anew.
 ///
 /// # Errors
 /// The disks'; [`Error::Foreign`] for a place that is not empty.
@@ -526,7 +526,7 @@ pub fn build(
     marked.map(drop).map_err(Error::from)
 }
 
-/// The first life of a database that is made of what was salvaged.
+/// The first life of a database that is made of a salvaged state.
 struct FirstLife {
     heap: Arc<Heap>,
     anchor: Anchor,

@@ -60,7 +60,7 @@ pub fn run<W: Work>(work: &W, schedule: &Schedule, clock: &dyn Clock) -> Result<
     };
     std::thread::scope(|scope| {
         let runner = &runner;
-        // A disk or stream without a reader would be waited for for ever.
+        // Without a reader, the schedule would wait for a disk or stream for ever.
         let read = |asker| {
             let started = start(scope, move || runner.read_loop(asker));
             if let Err(error) = started {
@@ -228,7 +228,7 @@ impl<'a, W: Work> Runner<'a, W> {
         }
     }
 
-    /// Waits for a job; `None` when there will be none any more.
+    /// Waits for a job. `None`: no more jobs will come.
     fn next_job(&self, asker: Asker) -> Option<Job<W::Part, W::Unit>> {
         let mut state = self.state.lock();
         loop {
@@ -337,7 +337,7 @@ impl<'a, W: Work> Runner<'a, W> {
         if state.decided != Decided::Yes || s.next == s.units || s.reading {
             return None;
         }
-        // Levels 3 and 4 pile records up as far as the budget reaches, one unit at least.
+        // Levels 3 and 4 collect records up to the budget, but at least one unit.
         let room = if self.edges.log_read_waits {
             s.open < self.edges.pipeline
         } else {
@@ -480,7 +480,7 @@ impl<'a, W: Work> Runner<'a, W> {
         self.update(merged, |state, ()| state.mergers_left -= 1)
     }
 
-    /// Notes when a job ran, and the error that ends all others.
+    /// Notes the time of a job, and the error that ends all others.
     fn end_job(&self, counts: Counts, (since, now): (u64, u64), done: Result<()>) {
         let mut state = self.state.lock();
         let span = match counts {
@@ -566,8 +566,8 @@ impl<'a, W: Work> Runner<'a, W> {
         }
     }
 
-    /// Drops units that every worker has taken and, by asking for the next, given back. A worker
-    /// may still hold the newest it took.
+    /// Drops units that every worker has taken and given back: a call for the next unit gives one
+    /// back. A worker may still hold the newest unit that it took.
     fn drop_passed(&self, s: &mut StreamState<W::Unit>) {
         let passed = s.taken.iter().copied().min().unwrap_or(0);
         while s.dropped < passed {

@@ -23,7 +23,7 @@ pub trait LogSource: Sync {
     /// The medium's; damage.
     fn scan(&self, part: usize) -> Result<()>;
 
-    /// Decides what of the log counts. Called once, after the last scan.
+    /// Decides which part of the log counts. Called once, after the last scan.
     ///
     /// # Errors
     /// The parts contradict each other, or something acknowledged is missing.

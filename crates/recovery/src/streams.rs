@@ -13,8 +13,8 @@ use crate::anchor::Anchor;
 use crate::claims::Claims;
 use crate::source::{LogEnd, LogSource};
 
-/// About how many bytes of log make a unit: it is checked, decoded and applied while it is in the
-/// processor's cache.
+/// The approximate size of a unit of log, bytes. A unit is checked, decoded and applied while it is
+/// in the processor's cache.
 pub const UNIT_BYTES: u64 = 256 << 10;
 
 /// The streams of a database, from some position on.
@@ -28,7 +28,7 @@ pub struct Streams<'a> {
     decided: OnceLock<Decided>,
 }
 
-/// The streams as scanned, and what of them counts.
+/// The streams as scanned, and the part of them that counts.
 pub struct Decided {
     /// Each stream's blocks up to its cut.
     pub scans: Vec<StreamScan>,
@@ -68,7 +68,7 @@ impl<'a> Streams<'a> {
         }
     }
 
-    /// Leaves units that hold these frames alone to later passes.
+    /// Leaves units that hold only these frames to later passes.
     #[must_use]
     pub fn leaving(self, later: Claims) -> Streams<'a> {
         Streams { later, ..self }

@@ -23,7 +23,7 @@ pub struct SweepDigest {
 }
 
 impl SweepDigest {
-    /// Returns that of an image; `None` if it is not complete, or a build made it that did not note its begin.
+    /// Returns the digest of an image. `None`: the image is not complete, or its build did not note its begin.
     #[must_use]
     pub(crate) fn of_image(
         image: &ImageStatus,

@@ -30,7 +30,7 @@
 //! # Deviations
 //! * One pass of analysis serves any number of streams: their frames are merged by number.
 //! * The paper's DC recovers its structure, then TC sends operations. Here both are one part of a restart, which knows
-//!   no transaction but for its end.
+//!   only the ends of transactions.
 
 mod ahead;
 pub mod contents;
@@ -76,13 +76,13 @@ use play::{Analysis, Redo};
 
 pub use crate::tree_means::TreeMeans;
 
-/// Notes of a life begin at its number shifted by this: none is used twice, and a restart need not search for the
-/// highest.
+/// Notes of a life begin at its number shifted by this. So no number is used twice, and a restart need not search for
+/// the highest.
 const NOTE_SHIFT: u32 = 40;
 
 /// A tree that is back.
 pub struct RestartedTree {
-    /// The tree: its pages are as the log's end has them, losers included.
+    /// The tree. Its pages have the state of the log's end, losers included.
     pub tree: Arc<Tree>,
     /// The transactions that are open.
     pub losers: Vec<Loser>,
@@ -97,7 +97,7 @@ pub(crate) struct Part<'a> {
     pub play: TreePlay,
 }
 
-/// Opens what the anchor says is a tree, as far as it is there.
+/// Opens the files of the tree that the anchor names, as far as they exist.
 pub(crate) fn open_pages(
     options: &RestartOptions,
     anchor: &Anchor,
@@ -128,7 +128,7 @@ pub(crate) fn shape(anchor: &Anchor, tree: &TreeAnchor) -> Shape {
 }
 
 impl Part<'_> {
-    /// Restarts the tree. What the log says has been made durable.
+    /// Restarts the tree. The log has been made durable.
     pub fn run(&self) -> Result<(RestartedTree, TreeReport)> {
         let clock = self.options.clock.as_ref();
         let begin = clock.mono_ns();
@@ -199,7 +199,7 @@ impl Part<'_> {
         self.log.cut.gsn_max
     }
 
-    /// Repeats a call whose pages find no frame, with steps of the writer in between.
+    /// Repeats a call while its pages find no frame, with steps of the writer in between.
     fn insist<T>(&self, tree: &Tree, call: impl FnMut() -> Result<Answer<T>>) -> Result<T> {
         insist(call, || tree.pool().write_step(self.eosl()))?.ok_or_else(|| {
             Error::Usage(format!(

@@ -1,8 +1,8 @@
 //! Checks every byte that a restart could need, then restarts the database in memory.
 //!
-//! The restart decides: opening the database, a dry run and `verify` call one function, so they refuse the
-//! same databases with the same words. The checks before it read what a restart would not (the older
-//! image, and the log that only the older image needs), so they find damage before it costs anything.
+//! The restart decides: opening the database, a dry run and `verify` call one function, so they refuse the same
+//! databases with the same words. The checks before it also read what a restart would not: the older image, and the log
+//! that only the older image needs. So they find damage before it costs anything.
 
 use perdura_base::{Epoch, Error, ImageSlot, Pos, Result, StreamId};
 use perdura_wal::anchor::COMBINED;
@@ -30,8 +30,8 @@ pub struct Verified {
     pub refusal: Option<Error>,
 }
 
-/// Checks a stopped database and restarts it in memory; `options` are those of a dry run, over disks that what it
-/// writes to pages does not change. `describe` gives the rows and the digest. `Ok(None)` if there is no database.
+/// Checks a stopped database and restarts it in memory. `options` are those of a dry run, over disks that its writes to
+/// pages do not change. `describe` returns the rows and the digest. `Ok(None)`: there is no database.
 ///
 /// # Errors
 /// The obstacles that prevent even the begin of a restart: no readable anchor, files that are
@@ -66,7 +66,7 @@ pub fn verify(
         }
         Err(error) => {
             found.refused = Some(error.to_string());
-            // What only the restart finds: frames that contradict each other.
+            // Only the restart finds this: frames that contradict each other.
             if found.problems.is_empty() && matches!(error, Error::Corrupt(_)) {
                 found.problem("log", &error);
             }
@@ -163,7 +163,7 @@ impl Checked<'_> {
     }
 }
 
-/// Checks every frame of a stream up to its cut, if there is one.
+/// Checks every frame of a stream up to its cut, if it has one.
 fn check_stream(mut scan: StreamScan, ends_at: Option<Pos>, found: &mut Findings) {
     let stream = scan.stream;
     if let Some(end) = ends_at {
@@ -207,7 +207,7 @@ fn check_stream(mut scan: StreamScan, ends_at: Option<Pos>, found: &mut Findings
     });
 }
 
-/// Counts what a frame holds. Returns whether its payload parses.
+/// Counts the records of a frame. Returns whether its payload parses.
 fn parses(frame: Frame<'_>, counts: &mut FrameCounts) -> bool {
     let mut owners = OWNERS.iter();
     match owners.find_map(|owner| owner.parses(frame, counts)) {

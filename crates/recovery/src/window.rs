@@ -44,27 +44,27 @@ pub struct Beginning<'a> {
 pub struct Begun {
     /// The begin mark in each stream.
     pub marks: Vec<Pos>,
-    /// The instant that the image is to hold; `None` for a fuzzy sweep.
+    /// The instant that the image is to hold. `None`: the sweep is fuzzy.
     pub cut: Option<Cut>,
 }
 
 /// The two ends of a window, as the transactions see them.
 pub trait Window: Send + Sync {
     /// Begins a window: calls `mark` once, which appends the begin marks and then publishes the
-    /// checkpoint epoch, and returns the marks. No record that redo orders by its global
-    /// number is numbered or appended meanwhile, in any stream: the marks are one instant.
-    /// If the image must be consistent, all of it happens under the latches of a cut.
+    /// checkpoint epoch, and returns the marks. During this, no record that redo orders by its
+    /// global number is numbered or appended, in any stream: the marks are one instant. If the
+    /// image must be consistent, all of it happens under the latches of a cut.
     fn begin(&self, at: Beginning<'_>, mark: &mut dyn FnMut() -> Vec<Pos>) -> Begun;
 
-    /// Ends it: appends the end marks of checkpoint `k`. Returns what the window covers; `marks` are
-    /// its begin marks.
+    /// Ends the window: appends the end marks of checkpoint `k`. Returns the cover of the window; `marks` are its begin
+    /// marks.
     fn end(&self, wal: &Wal, k: CkptEpoch, marks: &[Pos]) -> Cover;
 
-    /// Ends it without marks: the checkpoint was cancelled.
+    /// Ends the window without marks: the checkpoint was cancelled.
     fn cancel(&self);
 }
 
-/// The window of executor mode: nothing but the marks; and a cut once there is a key-addressed table.
+/// The window of executor mode: only the marks, and a cut once there is a key-addressed table.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ExecutorWindow {
     /// Every checkpoint is a cut.

@@ -6,8 +6,8 @@
 //! archiver writes moments in this way, and moments of another build are read in this way.
 //!
 //! # Source
-//! "Single-pass restore after a media failure", section 3.2, restores to the end of the log; a point in time before it
-//! is ours, and exact because the records commute.
+//! "Single-pass restore after a media failure", section 3.2, restores to the end of the log. An earlier point in time
+//! is our addition. It is exact because the records commute.
 
 use std::fmt;
 use std::str::FromStr;
@@ -62,7 +62,7 @@ impl fmt::Display for At {
     }
 }
 
-/// The line of moments, walked in its order: it knows its bounds and the last moment that is not behind a time.
+/// The line of moments, visited in their order. It knows its bounds and the last moment that is not behind a time.
 #[derive(Debug, Default)]
 pub(crate) struct Timeline {
     first: Option<Moment>,
@@ -159,7 +159,8 @@ fn of_backups(store: &Store) -> Result<Option<Vec<Moment>>> {
     let mut moments: Vec<Moment> = Vec::new();
     let mut is_ordered = false;
     for id in manifest.backups() {
-        // One that cannot be opened is no moment; the restore names it when it looks for one.
+        // A backup that cannot be opened is no moment. The restore names it when it looks for a
+        // backup.
         let Ok(backup) = store.open_backup(id) else {
             continue;
         };
@@ -185,7 +186,7 @@ impl At {
             At::Time(us) => us,
             At::BeforeEnd(us) => {
                 let last = last_of(store, tail)?;
-                // What lies before the first moment is refused below, with the range.
+                // A time before the first moment is refused below, with the range.
                 last.map_or(0, |last| last.wall_us).saturating_sub(us)
             }
         };

@@ -102,7 +102,7 @@ impl Sources<'_> {
                 }
             }
         }
-        // An archive without a run has not even the first write: what would be restored is an empty database.
+        // An archive without a run has not even the first write: a restore would make an empty database.
         if !runs.is_empty()
             && let Some(empty) = beginning(self.store)?
             && let Ok(plan) = self.plan_from(empty, &runs, target, 0)
@@ -245,11 +245,11 @@ pub(crate) fn beginning(store: &Store) -> Result<Option<Arc<Backup>>> {
     Ok(Some(Arc::new(empty)))
 }
 
-/// Since when a database has key-addressed tables, as far as its archive tells: the log has changes of theirs that are
-/// in no run.
+/// The epoch since which a database has key-addressed tables, as far as its archive shows it. The log has changes of
+/// these tables that are in no run.
 struct TablesSince {
     /// The highest end of a backup that was made before; up to there the runs have all changes. `None`: the anchor
-    /// declares no frames of theirs.
+    /// declares no frames of such tables.
     plain_end: Option<Epoch>,
 }
 
@@ -260,7 +260,7 @@ impl TablesSince {
         if anchor.is_none_or(|anchor| anchor.archive() != Archived::Carried) {
             return Ok(TablesSince { plain_end: None });
         }
-        // One that is damaged is passed over when its turn comes.
+        // A damaged backup is passed over when its turn comes.
         let backups = manifest
             .backups()
             .filter_map(|id| store.open_backup(id).ok());

@@ -43,7 +43,7 @@ struct Expected {
 /// Compares a database that was restored by `plan` onto `disks` with the archive.
 ///
 /// # Errors
-/// The disks'; damage of the archive or of what was restored.
+/// The disks'; damage of the archive or of the restored database.
 pub fn judge(
     store: &Store,
     plan: &RestorePlan,

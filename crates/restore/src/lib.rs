@@ -1,7 +1,7 @@
-//! Backup and restore: what an image and an archive's runs make together.
+//! Backup and restore, from an image and an archive's runs.
 //!
-//! A restart compiles none of it. What is shared with a restart, images and the rule of records, is
-//! [`perdura_recovery`]'s.
+//! A restart needs none of it. [`perdura_recovery`] has the parts that it shares with a restart:
+//! images and the rule of records.
 //!
 //! | module | one idea |
 //! |---|---|

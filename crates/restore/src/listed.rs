@@ -9,11 +9,11 @@ use perdura_wal::EpochEnds;
 /// A run that a restore may read.
 #[derive(Clone)]
 pub(crate) enum Listed {
-    /// One of the archive, with its bytes, which is opened when it is needed.
+    /// A run of the archive, with its size in bytes, which is opened when it is needed.
     Archived(RunId, u64),
     /// One that is open.
     Open(Arc<Run>),
-    /// One that the restore has merged of others.
+    /// A run that the restore has merged from others.
     Merged(Arc<Run>),
 }
 
@@ -58,7 +58,7 @@ impl Listed {
     /// Opens the run.
     ///
     /// # Errors
-    /// As [`Store::open_run`]; [`Error::Corrupt`] for a file that is not there.
+    /// As [`Store::open_run`]; [`Error::Corrupt`] for a missing file.
     pub(crate) fn open(&self, store: &Store) -> Result<Arc<Run>> {
         match self {
             Listed::Archived(id, _) => store.open_run(*id).map_err(|error| {

@@ -96,7 +96,7 @@ struct PageState {
     entry: Option<DirEntry>,
 }
 
-/// The replay: which pages there are, and the pool.
+/// The replay: the pages, and the pool.
 struct Replay<'a> {
     plan: &'a RestorePlan,
     k: CkptEpoch,
@@ -106,7 +106,7 @@ struct Replay<'a> {
     summer: PageSummer,
 }
 
-/// A run in the order of the log, and how long sorting it took, nanoseconds.
+/// A run in the order of the log, and the time of the sorting, nanoseconds.
 type Sorted = Result<(LogOrder, u64)>;
 
 impl<'a> Replay<'a> {
@@ -141,7 +141,7 @@ impl<'a> Replay<'a> {
         }
     }
 
-    /// Plays all runs. How long it waited for the sorting of one, nanoseconds.
+    /// Plays all runs. Returns the time for which it waited for the sorting of runs, nanoseconds.
     fn play_all(&mut self, means: &RestoreMeans<'_>) -> Result<u64> {
         let (clock, runs) = (means.clock, &self.plan.runs);
         let (sender, receiver) = sync_channel::<Sorted>(1);
@@ -194,7 +194,7 @@ impl<'a> Replay<'a> {
         Ok(())
     }
 
-    /// Has a page in the pool, in the place of another one.
+    /// Brings a page into the pool, in the place of another one.
     fn fetch(&mut self, page: PageId) -> Result<usize> {
         let (frame, changed) = self.pool.choose();
         if let Some(changed) = changed {
@@ -234,7 +234,8 @@ impl<'a> Replay<'a> {
         self.pool.write_back(frame)
     }
 
-    /// Writes what is left in the pool, and checks that each page has had its records.
+    /// Writes the changed pages that are left in the pool, and checks that each page has had its
+    /// records.
     fn finish(mut self) -> Result<(Vec<Part>, Pool<'a>)> {
         for (frame, page) in self.pool.dirty() {
             self.write_back(frame, page)?;

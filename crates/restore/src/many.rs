@@ -1,4 +1,4 @@
-//! Too many runs to read side by side: the smallest neighbours are merged first.
+//! The merge of runs that are too many to read side by side: the smallest neighbours come first.
 //!
 //! Each run that a restore reads costs a file and a buffer for each thread. Above a bound, the restore first merges
 //! neighbours into its own runs, the smallest together first, until few enough are left. It knows the moment and the
@@ -40,7 +40,7 @@ fn smallest(runs: &[Listed], width: usize) -> usize {
     (0..=runs.len() - width).min_by_key(sum).unwrap_or(0)
 }
 
-/// Merges neighbours until at most `runs_max` are left, never more than that at once.
+/// Merges neighbours until at most `runs_max` runs are left, never more than that at once.
 ///
 /// # Errors
 /// As [`Merge::new`] and [`Merge::step`]; those of a run that cannot be opened.

@@ -24,7 +24,7 @@ pub(crate) trait PageSink {
     /// Keeps the page that was made last, which is described by `entry`.
     fn keep_last(&mut self, local: u32, entry: &DirEntry) -> Result<()>;
 
-    /// Ends the partition, and takes of `part` what belongs beside its pages.
+    /// Ends the partition, and takes the data of `part` that belong beside its pages.
     fn end_partition(&mut self, part: &mut Part) -> Result<()>;
 }
 
@@ -174,7 +174,7 @@ impl<S: PageSink> Merging<S> {
         self.end(open, progress)
     }
 
-    /// Begins a partition. All of them are of one plan.
+    /// Begins a partition. All partitions belong to one plan.
     pub(crate) fn begin(
         &mut self,
         plan: &RestorePlan,
@@ -257,7 +257,8 @@ impl<S: PageSink> Merging<S> {
             .read_pages(open.partition, nth, some, &mut self.read)
     }
 
-    /// Makes a page of the backup's, or of zeros, and its records. Whether there is such a page at the target.
+    /// Makes a page from the backup's page, or from zeros, and its records. Returns whether the page exists at the
+    /// target.
     fn make(
         &mut self,
         plan: &RestorePlan,

@@ -15,7 +15,8 @@ use crate::scratch::Scratch;
 /// A backup, the runs that lead from it to a moment, and the moment.
 pub struct RestorePlan {
     pub(crate) backup: Arc<Backup>,
-    /// In the order of their epochs; those that hold nothing that makes a difference are left out.
+    /// The runs in the order of their epochs. Those without a record that makes a difference are
+    /// left out.
     pub(crate) runs: Vec<Arc<Run>>,
     pub(crate) target: Epoch,
     /// The wall clock of the last listed moment up to the target, microseconds since 1970; 0 without such a moment.
@@ -106,7 +107,8 @@ impl RestorePlan {
         self.runs.len()
     }
 
-    /// Runs that were merged before, because there are more than are read side by side.
+    /// Returns the number of runs that were merged first, because there are more than are read side
+    /// by side.
     #[must_use]
     pub fn runs_merged(&self) -> usize {
         self.runs_merged
@@ -198,7 +200,8 @@ impl RestorePlan {
     }
 }
 
-/// Returns what a record does, as [`perdura_recovery::rule`] says: `Some(true)` goes in, `Some(false)` comes out.
+/// Returns what to do with a record, by [`perdura_recovery::rule`]: `Some(true)`: put it in, `Some(false)`: take it
+/// out. `None`: skip it.
 fn difference(reflected: bool, wanted: bool) -> Option<bool> {
     let differ = reflected != wanted && !(reflected && armed(Flaw::LaterEpochsKept));
     differ.then_some(wanted)

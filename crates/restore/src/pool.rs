@@ -70,7 +70,8 @@ impl<'a> Pool<'a> {
         }
     }
 
-    /// Gives a frame to a page, and its bytes to the caller. What was there is forgotten.
+    /// Gives a frame to a page, and the frame's bytes to the caller. Forgets the page that was
+    /// there.
     fn take(&mut self, frame: usize, page: PageId) -> &mut [u8] {
         let before = std::mem::replace(
             &mut self.frames[frame],
@@ -97,7 +98,7 @@ impl<'a> Pool<'a> {
         self.take(frame, page).fill(0);
     }
 
-    /// Reads a page into a frame: how many bytes of it there are.
+    /// Reads a page into a frame. Returns the number of bytes of it that exist.
     pub(crate) fn read(&mut self, frame: usize, page: PageId) -> Result<usize> {
         let (disk, place) = self.place(page);
         let image = &self.images[disk];

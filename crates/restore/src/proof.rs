@@ -1,17 +1,18 @@
 //! The standing proof: an image, and the records between it and the next one, give the next one.
 //!
 //! An image k reflects exactly the records whose tag is below k. So its digest, XOR the digests of all records with k
-//! <= tag < k', is the digest of image k'. Runs say the digests of their records by tag and partition, and a checkpoint
-//! knows those of its pages: nothing but the ends of some files is read. Log, archiver, merger and checkpointer are
-//! checked against each other, end to end, at each checkpoint. What a proof finds: a run that is missing or lacks a
-//! record, a record that is there twice, or that is another page's; two pages in each other's place.
+//! <= tag < k', is the digest of image k'. Runs list the digests of their records by tag and partition, and a
+//! checkpoint knows those of its pages: a proof reads only the ends of some files. Log, archiver, merger and
+//! checkpointer are checked against each other, end to end, at each checkpoint. A proof finds a run that is missing or
+//! lacks a record, a record that is doubled or belongs to another page, and two pages in each other's place.
 //!
 //! Digests are bound to their pages ([`perdura_page::digest::bound`]). Pages of key-addressed tables change without a
-//! record; they are in odd chunks, and a consistent image, which is the only kind that has any, counts even ones alone.
+//! record. They are in odd chunks. A consistent image, which is the only kind that has such pages, counts even chunks
+//! alone.
 //!
 //! # Source
 //! Goetz Graefe's checks of backups against logs, after which "Single-pass restore after a media failure", section 1,
-//! says that untried backups fail. The digests and this identity are ours.
+//! says that untried backups fail. The digests and this identity are our addition.
 //!
 //! # Limits
 //! A database that is older than the two pools of pages may have records of odd chunks. Once it has
@@ -38,13 +39,13 @@ pub struct Verdict {
     pub runs: u32,
 }
 
-/// A run that was read: its name, and in which partitions it has digests of the proof's tags.
+/// A run that was read: its name, and the partitions in which it has digests of the proof's tags.
 struct ReadRun {
     id: RunId,
     partitions: Vec<PartitionId>,
 }
 
-/// A proof in progress; it opens a run a step.
+/// A proof in progress; it opens one run in each step.
 pub struct Proof {
     store: Arc<Store>,
     base: Arc<SweepDigest>,

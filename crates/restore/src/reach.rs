@@ -11,7 +11,7 @@ use perdura_wal::Archived;
 pub(crate) struct Reach {
     /// The epoch whose state is restored.
     pub(crate) target: Epoch,
-    /// The epochs that make a difference, first and last; `None`: the backup is the moment.
+    /// The epochs that make a difference, first and last. `None`: the backup is the moment.
     needed: Option<(Epoch, Epoch)>,
     /// The epoch besides the target around which a run must not have combined records.
     cut: Option<Epoch>,
@@ -61,14 +61,14 @@ impl Reach {
             (None, BackupKind::Sweep | BackupKind::Cut) => (Epoch(end.0 + 1), end),
         };
         let target = target.unwrap_or(last.max(end));
-        // What is not in the pages begins here.
+        // The epochs that the pages lack begin here.
         let lacking = match header.kind {
             BackupKind::Sweep => header.begin,
             BackupKind::Cut => Epoch(end.0 + 1),
         };
-        // What has to come out of them lies behind the target and reaches up to the backup's end. The first epoch of an
-        // archive may lack the records before the marks of the image with which the archive began, so it has to be at
-        // or before the target.
+        // The epochs that must be taken out of the pages lie behind the target and reach up to the backup's end. The
+        // first epoch of an archive may lack the records before the marks of the image with which the archive began, so
+        // it has to be at or before the target.
         let (from, to) = match target < end {
             true => (lacking.min(target), end),
             false => (lacking, target),
@@ -101,8 +101,8 @@ impl Reach {
         })
     }
 
-    /// Returns the reach of a backup whose database has key-addressed tables: its log has records that are no page's,
-    /// so the image is its only moment.
+    /// Returns the reach of a backup whose database has key-addressed tables. Its log has records that belong to no
+    /// page, so the image is its only moment.
     fn only(end: Epoch, target: Option<Epoch>) -> Result<Reach> {
         match target.filter(|target| *target != end) {
             None => Ok(Reach {

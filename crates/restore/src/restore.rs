@@ -19,7 +19,7 @@
 //! # Deviations
 //! * The paper replays onto a replacement device of the same database. Here a restore never overwrites history.
 //! * Losers are undone there afterwards. Our log holds committed transactions alone.
-//! * A record below the restart point of the backup is skipped there by its LSN; here by tag and epoch.
+//! * There a record below the restart point of the backup is skipped by its LSN; here by tag and epoch.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
@@ -106,8 +106,8 @@ pub fn restore(plan: &RestorePlan, means: &RestoreMeans<'_>) -> Result<RestoreRe
     })
 }
 
-/// Makes the new database around its pages, which `make_parts` makes in the images' files for checkpoint `k`, and
-/// durable.
+/// Makes the new database around its pages. `make_parts` makes the pages durable in the images' files, for checkpoint
+/// `k`.
 pub(crate) fn make_database(
     plan: &RestorePlan,
     means: &RestoreMeans<'_>,
@@ -188,7 +188,7 @@ fn new_database(header: &BackupHeader, means: &RestoreMeans<'_>) -> Result<NewDa
     })
 }
 
-/// Merges the partitions, a thread taking one after the other.
+/// Merges the partitions. Each thread takes one after the other.
 pub(crate) fn restore_parts(
     plan: &RestorePlan,
     means: &RestoreMeans<'_>,
@@ -220,7 +220,7 @@ pub(crate) fn restore_parts(
     Ok(parts.expect("every partition was taken"))
 }
 
-/// Writes the image's directory; its checksum and length.
+/// Writes the image's directory. Returns its checksum and length.
 fn write_directory(
     plan: &RestorePlan,
     means: &RestoreMeans<'_>,
@@ -246,7 +246,7 @@ fn write_directory(
     Ok((writer.finish()?, bytes))
 }
 
-/// Has the anchor name the image and begin the log behind the target.
+/// Makes the anchor name the image and begin the log behind the target.
 fn name_image(
     plan: &RestorePlan,
     means: &RestoreMeans<'_>,
@@ -288,7 +288,8 @@ fn name_image(
                 wall_us: means.clock.wall_us(),
                 cover: Cover::of_window(&zeros, zeros.clone(), plan.target),
                 consistent: header.consistent,
-                // Of the target's epoch the new log has nothing: an archive of it has the target as its first moment.
+                // The new log has nothing of the target's epoch: an archive of the new database has the target as its
+                // first moment.
                 begin_epoch: Some(plan.target.max(Epoch(1))),
             },
         );

@@ -13,12 +13,12 @@ use crate::part::{PageSink, Part};
 /// Pages that are written to an image at once.
 const WRITE_PAGES: usize = 64;
 
-/// The pages of an image. Those that stand side by side are written together.
+/// The pages of an image. Pages that lie side by side are written together.
 pub(crate) struct ImageSink<'a> {
     images: &'a [ImageFile],
     places: Places,
     buf: AlignedBuf,
-    /// The file of the pages that are not written yet, and where they begin.
+    /// The file of the pages that are not written yet, and the place of the first.
     file: usize,
     first: Place,
     len: usize,

@@ -44,7 +44,8 @@ fn any_header(store: &Store) -> Result<BackupHeader> {
     }))
 }
 
-/// Makes runs of what a surviving log has behind the archive's end. `logs[s]` holds stream s, and is only read.
+/// Makes runs of the part of a surviving log that lies behind the archive's end. `logs[s]` holds stream s, and is only
+/// read.
 ///
 /// # Errors
 /// [`Error::Foreign`] for the log of another database; [`Error::Usage`] for a database with key-addressed tables, whose

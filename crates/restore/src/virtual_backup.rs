@@ -15,7 +15,7 @@
 //! # Source
 //! C. Sauer, G. Graefe, T. Härder, "Single-pass restore after a media failure", section 5.5.
 //! # Deviations
-//! The paper says "up to date" where we say of which epoch.
+//! The paper says "up to date"; we name the epoch.
 
 use std::sync::Arc;
 
@@ -39,7 +39,7 @@ pub struct VirtualSummary {
     pub backup: BackupSummary,
     /// The backup that it began with.
     pub base: BackupId,
-    /// Bytes of that one and of the runs.
+    /// Bytes of that backup and of the runs.
     pub bytes_read: u64,
     /// Records that were applied.
     pub applied: u64,
@@ -49,7 +49,7 @@ pub struct VirtualSummary {
     pub skipped: u64,
 }
 
-/// Makes a virtual backup, a machine of small steps.
+/// The making of a virtual backup, a machine of small steps.
 pub struct VirtualBackup {
     store: Arc<Store>,
     plan: RestorePlan,
@@ -171,7 +171,7 @@ impl VirtualBackup {
             Stage::Publish(mut publication, within) => match publication.step() {
                 Ok(Progress::More) => Stage::Publish(publication, within),
                 Ok(Progress::Done(_)) => return Ok(Progress::Done(self.summary.clone())),
-                // The run was merged since it was looked at: the merged one may have the moment as well.
+                // The run was merged since the check: the merged run may have the moment too.
                 Err(Error::Usage(_)) if self.within()? != within => Stage::Check,
                 Err(error @ Error::Usage(_)) => return self.or_remove(Err(error)),
                 Err(error) => return Err(error),
@@ -226,7 +226,7 @@ impl VirtualBackup {
         Ok(manifest.run_around(self.plan.target))
     }
 
-    /// Begins the change of the archive, if the moment is still there.
+    /// Begins the change of the archive, if the moment still exists.
     fn check(&self) -> Result<(Publication, Option<RunId>)> {
         let within = self.within()?;
         if let Some(id) = within
@@ -251,7 +251,7 @@ impl VirtualBackup {
         Ok((self.store.publish(edit), within))
     }
 
-    /// Removes the backup's file, which is no part of the archive, if that was refused.
+    /// Removes the backup's file, which is no part of the archive, if the change was refused.
     fn or_remove<T>(&self, result: Result<T>) -> Result<T> {
         if let Err(Error::Usage(_)) = &result {
             let id = self.summary.backup.header.id;

@@ -1,8 +1,8 @@
 //! Changes of slots, and commits.
 //!
-//! A change is one critical section under the partition's latch: the tag is read, the record is
-//! appended, the slot is overwritten. A checkpoint visits the page before all three or
-//! after all three, so that an image of checkpoint k reflects a change exactly if its tag is below k.
+//! A change is one critical section under the partition's latch: the tag is read, the record is appended, the slot is
+//! overwritten. A checkpoint visits the page before all three or after all three. So an image of checkpoint k reflects
+//! a change exactly if its tag is below k.
 //!
 //! # Source
 //! *Differential Logging* (000), algorithm 1.
@@ -25,7 +25,7 @@ use crate::record::Change;
 use crate::space::{Holder, SlotKey, Space};
 use crate::txn::{Buffers, Committed, Held, Place, Slotted, Txn, Undo};
 
-/// About what a change's record takes of the log beside its images, bytes.
+/// The approximate size of a change's record without its images, bytes.
 const RECORD_BYTES: usize = 64;
 /// Buffers kept for later transactions.
 const POOL_MAX: usize = 64;
@@ -47,9 +47,9 @@ impl Steal {
         }
     }
 
-    /// Appends the row at a place to `out`, cut at the slot size the database was opened with.
-    /// Returns whether the slot is taken; nothing is appended if not. It takes no lock: what an
-    /// open transaction wrote is seen.
+    /// Appends the row at a place to `out`, cut at the slot size that the database was opened with.
+    /// Returns whether the slot is taken; nothing is appended if not. It takes no lock, so it sees
+    /// the writes of open transactions.
     pub fn read(&self, place: Place, out: &mut Vec<u8>) -> bool {
         let at = self.locate(place);
         let part = self.heap.lock(at.partition);
@@ -97,9 +97,8 @@ impl Steal {
         Ok(None)
     }
 
-    /// Locks the row at a place without changing it: what [`read`](Self::read) gives from now on
-    /// stays as it is until the transaction ends. Returns false if another transaction has the slot
-    /// or it is free.
+    /// Locks the row at a place without changing it: [`read`](Self::read) gives the same row until
+    /// the transaction ends. Returns false if another transaction has the slot or it is free.
     pub fn lock(&self, txn: &mut Txn, place: Place) -> bool {
         #[cfg(feature = "flaws")]
         self.settle(txn);
@@ -153,8 +152,8 @@ impl Steal {
             committed.epoch = appended.epoch;
             committed.pos = appended.pos;
         } else if !txn.buffers.held.is_empty() {
-            // It read, or wrote the bytes that were there: what it saw may not be durable yet. The
-            // transaction that had a slot before has appended a commit, whose epoch is at most this one.
+            // It read a row, or wrote the bytes that were there: the row that it saw may not be durable yet. The
+            // transaction that had the slot before has appended a commit, whose epoch is at most this one.
             committed.epoch = self.wal.last_appended();
         }
         self.release(&mut txn);

@@ -1,4 +1,4 @@
-//! The database: creating it, opening it, and what it has beside its log: pages of slots, and figures.
+//! The database: creating and opening it, and its parts besides the log: pages of slots, and figures.
 
 use std::ops::Deref;
 use std::sync::Arc;

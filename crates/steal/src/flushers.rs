@@ -117,7 +117,7 @@ impl Drop for Flushers {
         self.shared.closed.notify_all();
         self.shared.synced.notify_all();
         for thread in self.threads.drain(..) {
-            // A panic there has been reported by its thread and shows as a log that stands still.
+            // The thread has reported a panic there, which shows as a log that does not advance.
             let _ended = thread.join();
         }
     }

@@ -1,8 +1,8 @@
 //! New pages, and the initial load.
 //!
-//! A logged change of its header turns a page into a page of slots, in a transaction that commits at once.
-//! Transactions that use the slots commit later, so that no restart keeps a row and loses its page. The
-//! initial load is not logged; the first checkpoint makes it durable.
+//! A logged change of its header turns a page into a page of slots, in a transaction that commits at once. Transactions
+//! that use the slots commit later, so no restart keeps a row and loses its page. The initial load is not logged; the
+//! first checkpoint makes it durable.
 
 use std::sync::atomic::Ordering;
 
@@ -15,7 +15,7 @@ use crate::record::Change;
 use crate::space::SlotKey;
 use crate::txn::{Committed, Slotted};
 
-/// The table that all pages are of. Zero is the product's catalog.
+/// The table of all pages. Table 0 is the product's catalog.
 pub const TABLE: TableId = TableId(1);
 
 impl Steal {

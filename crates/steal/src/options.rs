@@ -24,7 +24,7 @@ pub enum Records {
 /// The choice of a transaction's stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Route {
-    /// The one with the least waiting to be written.
+    /// The stream with the fewest bytes waiting to be written.
     Idlest,
     /// By a hash of the transaction's number: the same in every run.
     Scattered,
@@ -43,8 +43,8 @@ impl Route {
     }
 }
 
-/// Settings. Those of a database that is there already come from its anchor: scheme, partitions,
-/// chunk and segment size.
+/// Settings. Scheme, partitions, chunk and segment size of an existing database come from its
+/// anchor.
 #[derive(Debug, Clone)]
 pub struct StealOptions {
     /// The logging scheme of a new database; not [`Scheme::Differential`].
@@ -75,8 +75,8 @@ pub struct StealOptions {
 
 /// Checks the length of the longest block of the log.
 pub(crate) fn check_log_sizes(block_bytes_max: usize) -> Result<()> {
-    // A flusher takes whole blocks, as many as make half of what may be in flight: a longer
-    // block would never leave.
+    // A flusher takes whole blocks, up to half of the bytes that may be in flight: a longer block
+    // would never leave.
     let longest = BLOCK_BYTES_MAX.min(to_usize(IN_FLIGHT_BYTES_MAX / 2));
     let in_range = (SECTOR_BYTES..=longest).contains(&block_bytes_max);
     if !in_range || !block_bytes_max.is_multiple_of(SECTOR_BYTES) {
@@ -130,7 +130,7 @@ impl StealOptions {
         Ok(())
     }
 
-    /// Checks what an open goes by; returns the class of the slots.
+    /// Checks the settings that an open uses. Returns the class of the slots.
     pub(crate) fn check_open(&self) -> Result<SlotClass> {
         check_log_sizes(self.block_bytes_max)?;
         self.class()

@@ -1,8 +1,7 @@
 //! The log records of a change, a begin, a commit and an abort.
 //!
-//! XOR records need no order and are encoded under the partition's latch alone. Physical records are
-//! numbered and appended under the lock of their stream's active list, so that a stream holds them in the
-//! order of their numbers.
+//! XOR records need no order and are encoded under the partition's latch alone. Physical records are numbered and
+//! appended under the lock of their stream's active list, so a stream holds them in the order of their numbers.
 //!
 //! # Source
 //! *Differential Logging* (000), section 3.1: the differential record; the physical one with both
@@ -98,7 +97,7 @@ impl Steal {
         framed(to.record.len())
     }
 
-    /// Appends the begin record and puts the transaction on its stream's list, as one.
+    /// Appends the begin record and puts the transaction on its stream's list, as one step.
     fn append_begin(&self, to: &mut Recorder<'_>, active: &mut Active) {
         let none = PartitionSet::empty();
         to.scratch.clear();
@@ -142,7 +141,8 @@ impl Steal {
             .append(stream, FrameKind::Record, record, &partitions, tag)
     }
 
-    /// Appends a commit or abort record and takes the transaction off its stream's list, as one.
+    /// Appends a commit or abort record and removes the transaction from its stream's list, as one
+    /// step.
     pub(crate) fn append_end(&self, txn: &Routed, record: &[u8]) -> Appended {
         let none = PartitionSet::empty();
         self.streams.end(txn, || {

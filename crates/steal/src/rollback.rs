@@ -65,11 +65,11 @@ impl Steal {
         self.end_abort(txn, false);
     }
 
-    /// Takes every change back without a record of each and appends the abort record, while the
-    /// gate is shared.
+    /// Undoes every change without a record of each and appends the abort record, while the gate is
+    /// shared.
     ///
     /// # Panics
-    /// I11: if a window begins or is open meanwhile, so that some pages could be visited before
+    /// I11: if a window begins or is open during this, so that some pages could be visited before
     /// the rollback and others behind it.
     fn undo_unlogged(&self, txn: &mut Txn, window: &bool) {
         let epoch = self.heap.ckpt_epoch();
@@ -83,7 +83,7 @@ impl Steal {
     }
 
     /// Takes one step of a rollback that was begun: undoes one change, or ends it. Returns whether
-    /// it has ended; the transaction is to be dropped then.
+    /// it has ended; the caller then drops the transaction.
     pub fn abort_step(&self, txn: &mut Txn) -> bool {
         let Some(rollback) = txn.rollback else {
             self.abort_begin(txn);
@@ -104,7 +104,7 @@ impl Steal {
         true
     }
 
-    /// Takes the latest change back. Returns whether there was one.
+    /// Undoes the latest change. Returns whether there was one.
     fn undo_one(&self, txn: &mut Txn, compensated: bool) -> bool {
         let (mut to, images) = txn.split();
         let Some(last) = images.undo.pop() else {
@@ -146,7 +146,7 @@ impl Steal {
     }
 
     fn append_abort(&self, txn: &mut Txn, compensated: bool) {
-        // A seeded bug may have left the last compensation's record for later: this is later.
+        // A seeded bug may have deferred the last compensation's record to this point.
         #[cfg(feature = "flaws")]
         self.settle(txn);
         let record = &mut txn.buffers.record;

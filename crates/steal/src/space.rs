@@ -36,7 +36,7 @@ struct Lock {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Holder {
     Nobody,
-    /// The transaction that asked; the index into its held slots.
+    /// The transaction that asked, with the index into its held slots.
     Me(usize),
     Other,
 }

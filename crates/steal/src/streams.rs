@@ -5,9 +5,9 @@
 //! * The *active list* of a stream holds the transactions with a record and no end. Its lock is held around the append
 //!   of each begin, commit and abort, so list and log always agree. The end mark of a checkpoint captures the list and
 //!   is appended under the same lock.
-//! * Physical records are numbered under that lock too, so that a stream holds them in the order of their
-//!   numbers and a merge of the streams needs no sorting. The begin marks of a window are appended under
-//!   all of these locks: a number is assigned before all marks or after all of them.
+//! * Physical records are numbered under that lock too, so a stream holds them in the order of their numbers and a
+//!   merge of the streams needs no sorting. The begin marks of a window are appended under all of these locks: a number
+//!   is assigned before all marks or after all of them.
 
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use perdura_base::{CkptEpoch, Epoch, Pos, StreamId};

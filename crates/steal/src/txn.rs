@@ -43,8 +43,8 @@ impl Routed {
 pub struct Committed {
     /// The transaction.
     pub txn: TxnId,
-    /// Its commit epoch: once it is durable, so is the transaction and all that it saw under its
-    /// locks. 0 if it locked nothing.
+    /// Its commit epoch. Once that is durable, so are the transaction and everything that it saw
+    /// under its locks. 0 if it locked nothing.
     pub epoch: Epoch,
     /// The stream its records are in.
     pub stream: StreamId,

@@ -176,7 +176,7 @@ impl Default for SqlAnalysis {
     }
 }
 
-/// The analysis of ARIES: the pages that the checkpoint's end names, and every page that was updated behind that.
+/// The analysis of ARIES: the pages that the checkpoint's end names, and every page that was updated after it.
 #[derive(Debug)]
 pub struct AriesAnalysis {
     table: DirtyPages,

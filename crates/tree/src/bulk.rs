@@ -1,5 +1,5 @@
-//! Filling a new tree: pages are laid out side by side, each once, and what leads to them comes last. Nothing is
-//! logged, so it is done before the tree is in use.
+//! Filling a new tree: pages are laid out side by side, each once, and the pages that lead to them come last. Nothing
+//! is logged, so this is done before the tree is in use.
 
 use crate::file::{PageFile, Shape};
 use crate::tree::{FREE_KEY, META, NEXT_KEY};

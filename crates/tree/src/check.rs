@@ -18,7 +18,7 @@ pub struct Keys {
     pub table: TableId,
     /// The first.
     pub low: Vec<u8>,
-    /// Behind the last; `None`: to the table's end.
+    /// The key behind the last. `None`: the keys reach to the table's end.
     pub high: Option<Vec<u8>>,
 }
 
@@ -42,7 +42,8 @@ pub struct Fault {
     pub pid: Pid,
     /// The expected page, as text.
     pub expected: String,
-    /// The rows that are lost with it; `None`: none, or those of all tables if it is the meta page.
+    /// The rows that are lost with it. `None`: no rows, or those of all tables if it is the meta
+    /// page.
     pub lost: Option<Keys>,
 }
 

@@ -16,7 +16,7 @@ pub struct Operation<'a> {
     pub before: Option<&'a [u8]>,
     /// The row now, if there is one.
     pub after: Option<&'a [u8]>,
-    /// The page that it was in. A hint for redo by page; logical redo does not look at it.
+    /// The page that it was in. A hint for redo by page; logical redo ignores it.
     pub pid: Pid,
 }
 
@@ -39,7 +39,7 @@ pub trait Log: Records {
 pub enum Answer<T> {
     /// The call has ended, with this value.
     Done(T),
-    /// All pages in memory are pinned or dirty: nothing has happened, and
+    /// All pages in memory are pinned or dirty. Nothing has happened, and
     /// [`write_step`](crate::pool::Pool::write_step) has to make room.
     NoFrame,
 }

@@ -1,4 +1,5 @@
-//! The dirty page table of a restart: which pages may lack operations on disk, and from which number on.
+//! The dirty page table of a restart: the pages that may lack operations on disk, and the number from which on they
+//! may.
 
 use crate::monitor::PidMap;
 use perdura_base::{Gsn, Pid};
@@ -13,7 +14,7 @@ pub(crate) struct Entry {
     pub(crate) last_note: u64,
 }
 
-/// Why an operation need not be redone, before its page is read.
+/// The reason why an operation need not be redone, known before its page is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Skip {
     /// Its page was not dirty.
@@ -26,7 +27,7 @@ pub enum Skip {
 #[derive(Debug, Clone, Default)]
 pub struct DirtyPages {
     pub(crate) entries: PidMap<Entry>,
-    /// The table knows of each operation up to this one; the tail behind it is judged by its pages.
+    /// The last operation that the table knows. The tail behind it is judged by its pages.
     pub(crate) knows: Gsn,
     pub(crate) prefetch: Vec<Pid>,
 }

@@ -1,7 +1,7 @@
 //! The tree's file: reading pages, and writing them so that no tear can take one (docs/formats/tree-double.md).
 //!
-//! A [`Batch`] is written in steps of one I/O each. A failed write or sync stops the file for good: what is on disk is
-//! not known then, and a restart finds out.
+//! A [`Batch`] is written in steps of one I/O each. A failed write or sync stops the file for good: the contents of the
+//! disk are then unknown, and a restart finds them out.
 
 mod whose;
 
@@ -84,7 +84,7 @@ impl PageFile {
         Ok(file)
     }
 
-    /// Opens the files of a tree. [`repair`](Self::repair) comes next.
+    /// Opens the files of a tree. The caller then calls [`repair`](Self::repair).
     ///
     /// # Errors
     /// The disk's; `Usage` for a size that no page has, and for direct access to pages that are not whole sectors.
@@ -223,7 +223,7 @@ impl PageFile {
         Batch { pids, bytes, next }
     }
 
-    /// Takes one step of a batch: one I/O. Whether the batch is durable.
+    /// Takes one step of a batch: one I/O. Returns whether the batch is durable.
     ///
     /// # Errors
     /// The disk's, and from then on always `Stopped`.
@@ -273,7 +273,7 @@ impl PageFile {
         Ok(batch.next == Step::Done)
     }
 
-    /// Lays out pages side by side that nothing leads to yet, so that no tear can hurt.
+    /// Writes pages side by side that no other page leads to yet, so that no tear can hurt.
     ///
     /// # Errors
     /// The disk's.
@@ -339,7 +339,7 @@ impl PageFile {
         Ok(repaired)
     }
 
-    /// Reads a copy of the newest batch. Whether it counts.
+    /// Reads a copy of the newest batch. Returns whether it counts.
     fn read_copy(&self, at: usize, pid: Pid, crc: u32, copy: &mut [u8]) -> Result<bool> {
         let size = self.shape.page_bytes;
         let got = self.double.read_at(to_u64(HEAD_BYTES + at * size), copy)?;

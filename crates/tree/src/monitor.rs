@@ -240,7 +240,7 @@ impl Monitor {
         if let Some(rssp) = dirty.owed
             && (copied.owed == dirty.owed || !has_changed)
         {
-            // It was copied behind the redo start, or as it was there: nothing that is older is missing.
+            // It was copied behind the redo start, or has not changed since: no older update is missing.
             dirty.owed = None;
             self.owed -= 1;
             self.by_age.remove(&(dirty.r_lsn, pid));
@@ -272,7 +272,7 @@ impl Monitor {
         is_full && !self.restarting
     }
 
-    /// Cuts the notes: a Δ, and a BW if pages were written. Nothing if there is nothing to tell.
+    /// Cuts the notes: a Δ, and a BW if pages were written. `None`: there are no notes.
     #[must_use = "what it tells is noted nowhere else"]
     pub fn cut(&mut self, eosl: Gsn) -> Option<(Delta, Option<Writes>)> {
         assert!(!self.restarting, "a restart is not through with its pages");

@@ -73,7 +73,7 @@ pub struct Counts {
 /// be dirty, the number of dirty pages would vary widely. So a pool of 8,192 pages and more has whole batches, and a
 /// smaller one has shorter ones.
 const FRAMES_A_PAGE: usize = 64;
-/// The least that a batch may have: it costs two syncs.
+/// The fewest pages that a batch may have: it costs two syncs.
 const BATCH_MIN: usize = 16;
 
 /// A batch that is being written, and the state of its pages when they were copied.
@@ -169,7 +169,7 @@ impl Pool {
         self.frames.lock().counts
     }
 
-    /// Pins a page, which is read if it is not in memory. Nothing: all frames are pinned or dirty, and
+    /// Pins a page, which is read if it is not in memory. `None`: all frames are pinned or dirty, and
     /// [`write_step`](Self::write_step) has to make room.
     ///
     /// # Errors
@@ -239,7 +239,7 @@ impl Pool {
     /// If the page is pinned or dirty.
     pub fn adopt(&self, pid: Pid, bytes: &[u8]) -> Option<Pinned<'_>> {
         let mut frames = self.frames.lock();
-        // It may have been read ahead: what was there before the page was new.
+        // It may have been read ahead: the bytes from before the page was made.
         while let Some(at) = frames.places.get(&pid).copied() {
             let slot = frames.slots[at];
             if slot.is_loading {
@@ -280,13 +280,13 @@ impl Pool {
         frames.slots[at] = Slot::default();
     }
 
-    /// Gives a page a frame, pinned once: a free one, or that of a page that is evicted. `is_wanted`: if need be, that
-    /// of a page that leads to others or that was read ahead and not used.
+    /// Gives a page a frame, pinned once: a free one, or that of a page that is evicted. With `is_wanted`, it may also
+    /// evict a page that leads to others, or that was read ahead and not used.
     fn claim(&self, frames: &mut Frames, pid: Pid, is_wanted: bool) -> Option<usize> {
         let count = frames.slots.len();
         let monitor = self.monitor.lock();
-        // Once round for those that were not used since, once for those that were, and then the same for those that are
-        // spared.
+        // One round for pages that were not used since, one for pages that were, and then two such rounds for the pages
+        // that are spared at first.
         let rounds = if is_wanted { 4 } else { 2 };
         let found = (0..rounds * count).find_map(|step| {
             let at = frames.hand;

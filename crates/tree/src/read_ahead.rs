@@ -42,9 +42,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub enum Step {
     /// It read.
     Read,
-    /// Nothing: no page is waiting, or there is no room for one now.
+    /// It did nothing: no page is waiting, or there is no room for one now.
     Later,
-    /// Nothing, and it never will.
+    /// It did nothing, and no later step will.
     Done,
 }
 
@@ -187,7 +187,7 @@ pub struct ReadAhead<'p> {
 }
 
 impl<'p> ReadAhead<'p> {
-    /// Reads the pages of a list into a pool, and those that are [`offer`](Self::offer)ed behind it.
+    /// Makes a reader of the pages of a list into a pool, and of those that are [`offer`](Self::offer)ed behind it.
     #[must_use]
     pub fn new(pool: &'p Pool, list: Vec<Pid>) -> Self {
         let queue = Queue {

@@ -1,4 +1,4 @@
-//! Pages that a restart has made anew from images in the log, because the file has none that is whole.
+//! Pages that a restart has made anew from images in the log, because the file has no whole copy of them.
 //!
 //! Such a page was never written, or it was written and is damaged. In the first case each operation behind the image
 //! is redone. In the second case the log shows that the page was written, so the tables of dirty pages leave out the

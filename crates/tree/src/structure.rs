@@ -1,5 +1,5 @@
-//! Changes of structure: planned, logged as one record, made, and redone. Whatever number of levels one takes part in,
-//! a restart finds all of it or nothing.
+//! Changes of structure: planned, logged as one record, made, and redone. A restart finds the whole of a change or
+//! nothing, whatever the number of its levels.
 
 use crate::contract::{Answer, Records, done};
 use crate::pool::Pinned;
@@ -13,10 +13,10 @@ use perdura_page::tree_page::{
 };
 use std::collections::BTreeMap;
 
-/// The changes of pages that a change of structure makes, but for the meta page's.
+/// The changes of pages that a change of structure makes, without the meta page's.
 #[derive(Debug)]
 pub(crate) struct Plan {
-    /// Pages that are something else then: new ones, merged ones, freed ones.
+    /// Pages that get new contents: new, merged and freed ones.
     images: BTreeMap<Pid, Box<[u8]>>,
     edits: BTreeMap<Pid, Edit>,
     /// A table has this root.
@@ -231,7 +231,8 @@ impl Tree {
         Ok(Answer::Done(()))
     }
 
-    /// Redoes a change of structure where it is missing. Pages that are made anew of its images are noted in `rebuilt`.
+    /// Redoes a change of structure where it is missing. Pages that are made anew from its images are noted in
+    /// `rebuilt`.
     ///
     /// # Errors
     /// As [`Pool::pin`](crate::pool::Pool::pin); the disk's, if the file cannot grow.

@@ -1,4 +1,4 @@
-//! Tables in a B+-tree each, over a pool of pages.
+//! Tables, each in a B+-tree, over a pool of pages.
 //!
 //! Descents hold the *structure lock* shared, from the root to the leaf and until the operation has ended. A change of
 //! structure holds it exclusively. Splits are rare, and no other thread uses a page while it is split.
@@ -102,7 +102,7 @@ impl Tree {
         &self.pool
     }
 
-    /// Reads where the tables are: all changes of structure have been redone.
+    /// Reads the roots of the tables, after all changes of structure have been redone.
     ///
     /// # Errors
     /// As [`Pool::pin`]; corruption, if the file ends before the pages that were used.
@@ -195,7 +195,8 @@ impl Tree {
         Ok(Answer::Done(value_in(page.node(), key)))
     }
 
-    /// Hands out the rows of the leaf that holds `from`, from there on. Where the next leaf begins, if there is one.
+    /// Hands out the rows of the leaf that holds `from`, from there on. Returns the begin of the next leaf, if there is
+    /// one.
     ///
     /// # Errors
     /// As [`read`](Self::read).
@@ -219,7 +220,7 @@ impl Tree {
     ///
     /// # Errors
     /// `Usage` if there is no such table, or the key or the row is too long; the disk's, if the file cannot grow; as
-    /// [`Pool::pin`]. Nothing has changed then.
+    /// [`Pool::pin`]. After an error nothing has changed.
     pub fn apply(
         &self,
         table: TableId,

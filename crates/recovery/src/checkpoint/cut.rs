@@ -8,7 +8,7 @@ use perdura_heap::{Cut, Visit};
 use super::{Activity, Checkpointer, Sweep, VISIT_PAGES};
 
 impl Sweep {
-    /// Returns the sequence number of a partition in its section; `None` in a fuzzy image.
+    /// Returns the sequence number of a partition in its section. `None`: the image is fuzzy.
     pub(super) fn pseq(&self, id: PartitionId) -> Option<u64> {
         let cut = self.cut.as_ref()?;
         if armed(Flaw::PseqReadAfterRelease) {

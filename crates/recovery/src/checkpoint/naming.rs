@@ -34,9 +34,8 @@ impl Sweep {
 }
 
 impl Checkpointer {
-    /// Cuts the log behind an image that the anchor names. The image counts: segments and directories
-    /// that cannot be removed now wait, and the driver of the checkpoints learns of them from
-    /// [`clear_away`](Self::clear_away).
+    /// Cuts the log behind an image that the anchor names. The image counts even if segments and directories cannot be
+    /// removed now. These wait, and the driver of the checkpoints learns of them from [`clear_away`](Self::clear_away).
     pub(super) fn cut_log(&mut self, sweep: &Sweep) -> Taken {
         self.leftover = Some(Leftover {
             slot: sweep.slot,
@@ -61,10 +60,10 @@ impl Checkpointer {
     }
 
     /// Removes log segments and directories that the last checkpoint could not remove. Does nothing
-    /// while another one runs, whose end does it.
+    /// while another checkpoint runs: its end removes them.
     ///
     /// # Errors
-    /// The disk's: they are in the way of nothing but space, so try again later.
+    /// The disk's. The remains only take space, so the caller tries again later.
     pub fn clear_away(&mut self) -> Result<()> {
         if self.is_running() {
             return Ok(());
@@ -131,7 +130,7 @@ impl Checkpointer {
                 record.ckpt_max = record.ckpt_max.max(sweep.k);
                 record.move_archived(archived.as_ref());
                 let floor = truncation_floor(record);
-                // The last link stays: it says where the open incarnation starts.
+                // The last link stays: it has the start of the open incarnation.
                 let last = record.chain.last().map(|link| link.incarnation);
                 record.chain.retain(|link| {
                     Some(link.incarnation) == last
@@ -143,7 +142,7 @@ impl Checkpointer {
         Ok(())
     }
 
-    /// Notes how far an archive holds the log; see [`AnchorCell::set_archived`](crate::AnchorCell::set_archived).
+    /// Notes the end of the log in an archive; see [`AnchorCell::set_archived`](crate::AnchorCell::set_archived).
     ///
     /// # Errors
     /// As there.

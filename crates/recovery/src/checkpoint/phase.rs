@@ -1,4 +1,4 @@
-//! The states of a checkpoint: one table of what may follow what.
+//! The states of a checkpoint, with one table of their successors.
 //!
 //! Failures and giving up are events like the others. `Anchor` and `Truncate` cannot be abandoned:
 //! the anchor may name the image already.
@@ -89,7 +89,7 @@ pub(super) enum Event {
 }
 
 impl Phase {
-    /// Returns the place of the share that the phase is of; `None` where all are through with theirs.
+    /// Returns the place of the share that the phase belongs to. `None`: all shares have ended.
     pub(super) fn share(self) -> Option<usize> {
         match self {
             Phase::Copy { .. } | Phase::Write { .. } | Phase::SyncPages | Phase::Directory => {
@@ -100,7 +100,7 @@ impl Phase {
         }
     }
 
-    /// Returns the state that the phase is.
+    /// Returns the state of the phase.
     pub(super) fn stage(self) -> Stage {
         match self {
             Phase::Copy { .. } => Stage::Copy,

@@ -1,4 +1,4 @@
-//! An image that is being copied is not overwritten.
+//! Pins: an image that is being copied is not overwritten.
 
 use std::sync::Arc;
 

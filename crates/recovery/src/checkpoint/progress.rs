@@ -9,7 +9,7 @@ pub enum CheckpointProgress {
     Idle,
     /// A step was taken; this many bytes were written to the image in it.
     Working(u64),
-    /// Waits for the log to become durable; close the epoch and flush.
+    /// The checkpoint waits for the log to become durable: the caller closes the epoch and flushes.
     Waiting,
     /// The checkpoint is complete.
     Done,

@@ -10,7 +10,7 @@ pub struct KeyContent<'a> {
     pub key: Cow<'a, [u8]>,
     /// The time at which it expires, milliseconds since 1970. `None`: never.
     pub expiry_ms: Option<u64>,
-    /// Its value; `None` if the row does not parse, or heads a collection that does not exist.
+    /// Its value. `None`: the row does not parse, or heads a collection that does not exist.
     pub value: Option<Value<'a>>,
 }
 
@@ -38,7 +38,7 @@ pub struct Elements<'a> {
 
 /// An element.
 pub struct Element<'a> {
-    /// A hash's field, a list's item, a member.
+    /// A hash's field, a list's item, or a member.
     pub name: Cow<'a, [u8]>,
     /// The value of a hash's field; empty otherwise.
     pub value: Cow<'a, [u8]>,

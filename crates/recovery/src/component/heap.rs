@@ -43,8 +43,8 @@ impl Component for HeapPages {
     }
 }
 
-/// Passes every key of every table to `take`, with what a client reads of it, at one moment: every latch
-/// is held. Tables come in ascending order.
+/// Passes every key of every table to `take`, with the value that a client reads, at one moment: every latch is held.
+/// Tables come in ascending order.
 ///
 /// # Errors
 /// The first error of `take`; [`Error::Corrupt`] if a row that an index names cannot be read.

@@ -34,8 +34,8 @@ fn is_armed() -> bool {
 }
 
 impl Backward {
-    /// Notes a mark of a checkpoint, which the rule has no use for. The transactions that the end mark
-    /// of the image's checkpoint lists as active are open, but for those that committed after it.
+    /// Notes a mark of a checkpoint, which the rule has no use for. The transactions that the end mark of the image's
+    /// checkpoint lists as active are open, except those that committed after it.
     pub(crate) fn note_mark(&mut self, frame: Frame<'_>, image: ImageKind) {
         let ImageKind::Sweep(k) = image else { return };
         match frame.kind.role() {

@@ -153,7 +153,7 @@ pub fn remove_old_directories(disk: &dyn Disk, slot: ImageSlot, k: CkptEpoch) ->
     Ok(())
 }
 
-/// A directory read back, with where each partition's sidecar is.
+/// A directory read back, with the place of each partition's sidecar.
 pub struct LoadedDirectory {
     /// The entries.
     pub directory: Directory,
@@ -168,7 +168,7 @@ pub struct LoadedDirectory {
 /// Reads and checks the directory of the checkpoint that the anchor names for a slot.
 ///
 /// # Errors
-/// [`Error::Corrupt`] naming what does not hold; the caller falls back to the other image.
+/// [`Error::Corrupt`], which names the fault; the caller falls back to the other image.
 pub fn read_directory(
     disk: &dyn Disk,
     anchor: &Anchor,
@@ -202,7 +202,7 @@ pub fn read_directory(
     Ok(out)
 }
 
-/// An open directory file, with what it must be of.
+/// An open directory file, and the image that it must belong to.
 struct Listing<'a> {
     file: Arc<dyn File>,
     path: String,

@@ -37,7 +37,7 @@ impl ImageFile {
         disk.sync_dir(folder(slot))
     }
 
-    /// Opens the pages file of a slot and checks whose it is.
+    /// Opens the pages file of a slot and checks that it belongs to the database.
     pub fn open(disk: &dyn Disk, slot: ImageSlot, uuid: &Uuid) -> Result<ImageFile> {
         let path = pages_path(slot);
         let file = disk.open(&path, Access::Direct)?;
@@ -50,8 +50,8 @@ impl ImageFile {
         Ok(ImageFile { file, number })
     }
 
-    /// Opens the pages file of a slot that is about to be rewritten whole: a header that does not
-    /// check out is written again, too.
+    /// Opens the pages file of a slot that is about to be rewritten whole. A header that fails its
+    /// check is written again, too.
     ///
     /// # Errors
     /// [`Error::Foreign`] for another database's file; the disk's.
@@ -88,7 +88,7 @@ impl ImageFile {
         self.file.write_at(first.offset(), bytes)
     }
 
-    /// Reads pages that lie side by side. Whether they are the right ones the directory tells.
+    /// Reads pages that lie side by side. The directory shows whether they are the right ones.
     pub fn read(&self, first: Place, bytes: &mut [u8]) -> Result<usize> {
         debug_assert!(
             bytes.len().is_multiple_of(perdura_base::limits::PAGE_BYTES),

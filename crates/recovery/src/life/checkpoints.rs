@@ -21,7 +21,7 @@ pub struct Checkpoints {
 }
 
 impl Checkpoints {
-    /// Makes a machine that begins behind a restart, whose anchor may have a long chain.
+    /// Makes a machine that begins after a restart, whose anchor may have a long chain.
     pub(super) fn new(wal: Arc<Wal>, machine: Checkpointer, chain_is_long: bool) -> Checkpoints {
         Checkpoints {
             wal,
@@ -71,7 +71,7 @@ impl Checkpoints {
         }
     }
 
-    /// Notes how far an archive holds the log: no checkpoint cuts it ahead of that. See
+    /// Notes the end of the log in an archive: no checkpoint cuts the log beyond it. See
     /// [`AnchorCell::set_archived`](crate::AnchorCell::set_archived).
     ///
     /// # Errors
@@ -80,7 +80,7 @@ impl Checkpoints {
         self.machine.lock().set_archived(end)
     }
 
-    /// Gives the running checkpoint up, unless its image is being named already. Returns whether
+    /// Gives up the running checkpoint, unless its image is being named already. Returns whether
     /// one was given up.
     pub fn abandon(&self) -> bool {
         self.machine.lock().abandon()
@@ -133,7 +133,7 @@ impl Checkpoints {
         self.newest.lock().clone()
     }
 
-    /// Figures; reading them never waits for a step.
+    /// Returns figures; reading them never waits for a step.
     #[must_use]
     pub fn stats(&self) -> CheckpointStats {
         *self.figures.lock()

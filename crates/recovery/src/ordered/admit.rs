@@ -10,7 +10,7 @@ use super::refuse;
 use crate::families::Family;
 use crate::rule::wanted;
 
-/// The frames of one epoch that are played, and their places in the partitions' queues.
+/// The frames of one epoch that are to be played, and their places in the partitions' queues.
 pub(super) struct Admitted {
     pub entries: Vec<Entry>,
     /// A partition and the index of an entry: each partition's in the order of its numbers.

@@ -122,7 +122,7 @@ impl<'a> Epochs<'a> {
         Epochs { cursor }
     }
 
-    /// Takes the frames of the next epoch, stream by stream; `None` at the end of the log.
+    /// Takes the frames of the next epoch, stream by stream. `None`: the log has ended.
     ///
     /// # Errors
     /// The medium's; damage; a frame that cannot be read, or of a family that is not declared.

@@ -1,5 +1,4 @@
-//! Playing the ordered frames on some threads: each of them reads on when little is read ahead, and plays
-//! otherwise.
+//! Playing the ordered frames on some threads. Each thread reads more when little is read ahead, and plays otherwise.
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use perdura_base::checksum::mix64;
@@ -14,11 +13,11 @@ use super::{OrderedPlayer, refuse};
 use crate::level::Schedule;
 use crate::threads::{OnPanic, run_threads};
 
-/// Bytes of log that are read ahead of their play, about: whole epochs are. Enough short frames for any number of
-/// threads, and few enough that they stay in the processor's cache.
+/// About the number of bytes of log that are read ahead of their play: whole epochs are read. That is enough short
+/// frames for any number of threads, and few enough that they stay in the processor's cache.
 const AHEAD_BYTES: u64 = 1 << 20;
 
-/// So many frames of one partition a thread plays without asking what is next.
+/// The number of frames of one partition that a thread plays before it chooses again.
 const RUN_MAX: usize = 16;
 
 /// The state that the threads share.
@@ -229,7 +228,7 @@ fn stuck(queues: &Queues) -> Error {
     )
 }
 
-/// Chooses what a thread does next: with a seed at random, else the oldest.
+/// Chooses a thread's next work: at random by a seed, or the oldest without one.
 struct Chooser {
     state: u64,
     run_max: usize,

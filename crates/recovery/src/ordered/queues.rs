@@ -1,4 +1,4 @@
-//! The queues of the partitions: which frames may be played now.
+//! The queues of the partitions, which decide the frames that may be played now.
 
 use std::collections::VecDeque;
 
@@ -13,7 +13,7 @@ use super::log::Entry;
 struct Node {
     /// `None` while it is played.
     entry: Option<Entry>,
-    /// In how many of its queues other frames stand before it.
+    /// The number of its queues in which other frames are before it.
     waits: usize,
 }
 
@@ -158,7 +158,7 @@ impl Queues {
         };
         let node = self.nodes[next].as_mut().expect("a queue holds frames");
         node.waits -= 1;
-        // One that was taken with those before it is under way.
+        // A frame that was taken with those before it is being played already.
         if node.waits == 0 && node.entry.is_some() {
             self.ready.push_back(next);
         }

@@ -1,4 +1,4 @@
-//! The owner of ordered frames: plays what changes key-addressed tables, behind all page records.
+//! The owner of ordered frames: plays the changes of key-addressed tables, behind all page records.
 
 use perdura_base::{Error, Result};
 use perdura_formats::OrderedPayload;

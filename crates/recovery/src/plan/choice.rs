@@ -1,7 +1,7 @@
-//! The choice of an image to load, as one table over what is known of both.
+//! The choice of an image to load, as one table over the known facts of both.
 //!
 //! Images are opened only when the choice depends on them, so a fact may be that an image has not
-//! been opened. [`choose`] then says which one to open, and is called again with what was found.
+//! been opened. [`choose`] then returns the image to open, and is called again with the result.
 //!
 //! The rule: the newest complete image that can be read is loaded. If some of its pages are known to be damaged, they
 //! come from the next older complete image. Damage moves the choice to the older image. So do damaged pages of an image
@@ -37,7 +37,7 @@ pub(super) enum Fact {
     Damaged,
     /// Its disk does not return a sector.
     Unreadable,
-    /// It could not be opened for a reason that is not the image's.
+    /// It could not be opened, for a reason that is no fault of the image.
     Failed,
 }
 
@@ -91,7 +91,7 @@ pub(super) fn choose(facts: Facts) -> Choice {
         (Fact::Usable | Fact::Absent | Fact::Damaged | Fact::Unreadable, Fact::Unopened) => {
             Choice::Open(Rank::Older)
         }
-        // A disk that returns nothing is not a damaged image, and nothing is lost by it.
+        // A disk that returns nothing does not mean a damaged image, and loses nothing.
         (Fact::Usable, Fact::Unreadable)
         | (
             Fact::Absent | Fact::Damaged | Fact::Unreadable,
@@ -210,7 +210,7 @@ mod tests {
             }
             let choice = choose(known);
             assert_eq!(choice, choose(found), "{found:?} chosen by {known:?}");
-            // What was not opened does not matter: another fact in its place changes nothing.
+            // An image that was not opened does not matter: another fact about it changes nothing.
             for rank in [Rank::Newer, Rank::Older] {
                 if known.images[rank.index()] == Fact::Unopened {
                     for other in [Fact::Usable, Fact::Damaged, Fact::Unreadable, Fact::Failed] {

@@ -1,4 +1,5 @@
-//! The ways to redo operations on a tree, as data: a table of dirty pages, and what is read ahead.
+//! The ways to redo operations on a tree, as data: a table of dirty pages, and the pages that are
+//! read ahead.
 //!
 //! # Source
 //! *Implementing Performance Competitive Logical Recovery* (002), section 5: Log0, Log1, Log2, SQL1, SQL2; ARIES is our
@@ -13,7 +14,7 @@ pub enum Table {
     Deltas,
     /// Of the operations' own pages and BW records (Algorithm 3). Pages are found by the operations' hints.
     Writes,
-    /// Of the operations' own pages and what the checkpoint's end says of dirty ones. Pages are found by hints.
+    /// Of the operations' own pages and the dirty pages in the checkpoint's end. Pages are found by hints.
     Checkpoint,
 }
 
@@ -34,8 +35,8 @@ pub enum Ahead {
 }
 
 impl Ahead {
-    /// Returns whether redo begins with the pages that lead to others in memory. Where operations say which page they
-    /// are of, it needs none.
+    /// Returns whether redo begins with the pages that lead to others in memory. If operations name their pages, it
+    /// needs none of them.
     pub(crate) fn loads_index(self, table: Table) -> bool {
         let finds_by_key = matches!(table, Table::None | Table::Deltas);
         finds_by_key && self != Ahead::Nothing

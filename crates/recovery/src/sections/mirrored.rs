@@ -1,8 +1,8 @@
 //! The section `MIRR` of the anchor (docs/formats/anchor.md): the writer whose acknowledgements may rest on nodes.
 //!
-//! The section is durable before the first acknowledgement rests on nodes, and goes when all is on disk again and no
-//! further one will. Between the two the database never starts from its disks alone: arbiter and nodes are
-//! asked first, or the operator gives up what only they may hold.
+//! The section is durable before the first acknowledgement rests on nodes. It is removed when the whole log is on disk
+//! again and no further acknowledgement will rest on nodes. Between the two the database never starts from its disks
+//! alone: arbiter and nodes are asked first, or the operator gives up what only they may hold.
 
 use perdura_base::cursor::{Reader, Writer};
 

@@ -18,7 +18,7 @@ pub struct TreeAnchor {
     pub scheme: Scheme,
     /// Bytes of a page.
     pub page_bytes: usize,
-    /// The redo start of the newest checkpoint that has ended: what was changed by operations below it is in the pages.
+    /// The redo start of the newest checkpoint that has ended: the pages have the changes of all operations below it.
     pub rssp: Gsn,
     /// The epoch of that checkpoint; 0 if there was none.
     pub k: CkptEpoch,
@@ -55,8 +55,8 @@ pub(crate) fn encode(tree: &TreeAnchor) -> Vec<u8> {
     out
 }
 
-/// Reads the section of a database of this scheme; `None` for what [`encode`] does not write. A section of an
-/// older build names no scheme: the tree's is the database's.
+/// Reads the section of a database of this scheme. A section of an older build names no scheme: then the tree has the
+/// database's scheme. `None`: [`encode`] does not write such a payload.
 #[must_use]
 pub(crate) fn decode(payload: &[u8], of_database: Scheme) -> Option<TreeAnchor> {
     let mut r = Reader::new(payload);

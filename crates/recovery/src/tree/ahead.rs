@@ -27,7 +27,7 @@ use crate::threads::start;
 /// Frames that are read before they are redone.
 const FRAMES_AHEAD: usize = 4096;
 
-/// Tells the readers that nothing more is wanted, however redo ends.
+/// Ends the reading ahead when redo ends, in whatever way.
 struct Closing<'a, 'p>(&'a ReadAhead<'p>);
 
 impl Drop for Closing<'_, '_> {

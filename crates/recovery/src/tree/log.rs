@@ -116,15 +116,15 @@ pub(super) struct NumberedLog<'a> {
 }
 
 impl<'a> NumberedLog<'a> {
-    /// Makes the log of the wanted frames of these streams, which end where they were cut. From number `from` on there
-    /// is each.
+    /// Makes the log of the wanted frames of these streams, which end where they were cut. From number `from` on, each
+    /// number exists.
     pub fn new(scans: &'a [StreamScan], wanted: Wanted, from: Gsn) -> NumberedLog<'a> {
         let mut eosl = BTreeMap::new();
         for block in scans.iter().flat_map(|scan| &scan.blocks) {
             let newest: &mut Gsn = eosl.entry(block.incarnation).or_default();
             *newest = block.eosl.max(*newest);
         }
-        // Analysis skips blocks, so its units are short; what reads all of a log reads it in long ones.
+        // Analysis skips blocks, so its units are short. A reader of the whole log uses long units.
         let (unit_bytes, join_bytes) = match wanted {
             Wanted::Records => (1, Some(UNIT_BYTES)),
             Wanted::All => (UNIT_BYTES, None),
@@ -138,7 +138,7 @@ impl<'a> NumberedLog<'a> {
         }
     }
 
-    /// Takes the next frame; `None` at the end.
+    /// Takes the next frame. `None`: the log has ended.
     ///
     /// # Errors
     /// The medium's; damage; numbers that are missing or doubled.

@@ -1,4 +1,4 @@
-//! The tree's records in the log: in stream 0, so that they have an order by themselves.
+//! The tree's records in the log, in stream 0, so that they have an order.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

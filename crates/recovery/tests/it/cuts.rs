@@ -25,7 +25,7 @@ const GEOMETRY: Geometry = Geometry {
 };
 /// Its changes are in the log.
 const PAGED: TableId = TableId(1);
-/// Its changes are in no log: a restart has what the image has.
+/// Its changes are in no log: a restart has the rows of the image.
 const KEYED: TableId = TableId(2);
 
 #[derive(Clone)]

@@ -78,7 +78,7 @@ fn numbers_of_operations_go_on_above_those_of_the_lives_before() {
     for life in 1..=4 {
         let wal = machine.open(&METHODS[0]).unwrap();
         assert!(wal.last_gsn() >= last && wal.eosl(Rung::Disk) == wal.last_gsn());
-        // The third life numbers nothing, and its blocks say how far the others have got.
+        // The third life numbers nothing, and its blocks name the last number of the others.
         for count in [2, 3].into_iter().filter(|_| life != 3) {
             // A frame that no player reads.
             let frame = (FrameKind::Beacon, count);
@@ -124,7 +124,7 @@ fn a_record_of_another_scheme_is_refused_by_every_player_and_not_passed_over() {
         let other = match method.player {
             Player::Pages(PagePlayer::Group(_)) => FrameKind::Record,
             Player::Pages(_) => FrameKind::Group,
-            // They have no place in a log without their frames; see `ordered` and, of steal mode, `keyed`.
+            // A log without their frames does not test them; see `ordered` and, in steal mode, `keyed`.
             Player::Ordered | Player::Tree(_) => continue,
         };
         let later = [

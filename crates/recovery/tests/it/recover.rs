@@ -44,8 +44,8 @@ struct Kept {
     origin: Origin,
 }
 
-/// A source that holds its frames in memory, in parts and units that have nothing to do with the
-/// streams they came from.
+/// A source that holds its frames in memory, in parts and units that are independent of the streams
+/// they came from.
 struct Archive {
     parts: Vec<Vec<Shelf>>,
     end: Epoch,

@@ -23,7 +23,7 @@ impl Steal {
         true
     }
 
-    /// Finishes what a seeded bug left unfinished: the transaction's next action.
+    /// Finishes the change that a seeded bug left unfinished, at the transaction's next action.
     pub fn settle(&self, txn: &mut Txn) {
         match txn.pending.take() {
             None => {}

@@ -30,8 +30,8 @@ impl PageFile {
         Ok(())
     }
 
-    /// Refuses a file of another database: its pages are whole, and say so. Looked at are the meta page and those that
-    /// a repair would write.
+    /// Refuses a file of another database, whose whole pages show that. Checks the meta page and the pages that a
+    /// repair would write.
     pub(super) fn check_owner(&self, head: Option<&BatchHead>) -> Result<()> {
         let mut page = self.buffer();
         let batch = head.into_iter().flat_map(|head| &head.pages);

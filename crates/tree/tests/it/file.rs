@@ -1,5 +1,5 @@
-//! The tree's file on a disk that tears, loses, fills up and rots: each page is whole after every crash, and none falls
-//! behind what was durable.
+//! The tree's file on a disk that tears, loses, fills up and rots: each page is whole after every crash, and no page
+//! falls behind its durable version.
 
 use fastrand::Rng;
 use perdura_base::flaw::{Flaw, arm};
@@ -178,7 +178,7 @@ impl Run {
                     self.durable[at]
                 ));
             }
-            // What a restart has read it builds on.
+            // The restart builds on the version that it has read.
             self.durable[at] = found;
             self.under_way[at] = found;
         }

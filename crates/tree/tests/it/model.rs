@@ -2,9 +2,9 @@
 //! and analyses.
 //!
 //! Streams of a log with commit epochs, pages with keys between fences, splits, page writes that become durable late,
-//! kills and power cuts, interrupted restarts. After each crash every method of redo must come to the state that the
-//! log tells, and each operation that a method skips unseen must be on disk. Mistakes in the code (`Flaw::TREE`) and in
-//! what surrounds it ([`Mistake`]) must show.
+//! kills and power cuts, interrupted restarts. After each crash every method of redo must reach the state of the log,
+//! and each operation that a method skips unseen must be on disk. Mistakes in the code (`Flaw::TREE`) and in its
+//! surroundings ([`Mistake`]) must show.
 
 pub mod restart;
 pub mod world;

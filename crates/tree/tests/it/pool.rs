@@ -1,4 +1,4 @@
-//! The pool in few frames: what is read is what was last written, in one thread and in several.
+//! The pool in few frames: a read gives what was last written, in one thread and in several.
 
 use crate::counted;
 

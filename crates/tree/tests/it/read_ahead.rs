@@ -1,5 +1,5 @@
-//! Pages that are read ahead are what pins give, whatever happens to them meanwhile, and they do not take more of the
-//! pool than is theirs.
+//! Pins give the pages that were read ahead, whatever happens to them in between. Such pages take no more of the pool
+//! than their share.
 
 use crate::counted;
 
@@ -69,7 +69,7 @@ fn a_page_that_is_in_memory_or_was_read_a_moment_ago_is_not_read() {
     assert!(ahead.offer(Pid(9)) && ahead.offer(Pid(11)) && ahead.offer(Pid(11)));
     assert_eq!(read_all(&ahead), 2);
     drop((pinned(&pool, 9), pinned(&pool, 11)));
-    // 9 and 11 are evicted, and still they are of a moment ago.
+    // 9 and 11 are evicted, but were read recently.
     (20..100).for_each(|pid| drop(pinned(&pool, pid)));
     assert!(ahead.offer(Pid(9)) && ahead.offer(Pid(11)));
     assert_eq!(ahead.step(), Step::Later);
@@ -328,7 +328,7 @@ fn meanwhile(seed: u64, flaw: Option<Flaw>) -> bool {
             // The test may have ended its wait already.
             let _ = has_changed.send(());
         });
-        // A page that is being read ahead is waited for: the change comes behind.
+        // The other thread waits for a page that is being read ahead: its change comes after.
         let _ = changed.recv_timeout(Duration::from_millis(20));
         go.send(()).expect("a thread that waits");
     });

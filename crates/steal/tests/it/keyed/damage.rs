@@ -37,7 +37,7 @@ fn a_record_of_the_tree_that_cannot_be_read_is_refused_with_its_block() {
     let mut txn = keyed.txns().begin();
     put(&keyed, &mut txn, b"a", Some(b"1"));
     let _flushed_below = keyed.txns().commit(txn);
-    // A record of a kind that there is, whose body ends too early.
+    // A record of a known kind whose body ends too early.
     let none = PartitionSet::empty();
     let (at, gsn) = keyed.wal().append_numbered(
         TREE_STREAM,

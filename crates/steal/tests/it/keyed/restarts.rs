@@ -148,7 +148,7 @@ fn rollbacks_over_crashes() -> Result<(), String> {
                     ..FaultPlan::default()
                 });
                 let opened = Keyed::open(env(&disk, 2), options.clone());
-                // What the rollbacks append becomes durable in part.
+                // A part of the rollbacks' records becomes durable.
                 let ended = opened.and_then(|keyed| keyed.expect("a database").flush_all());
                 was_cut |= ended.is_err();
                 disk.crash(

@@ -12,7 +12,7 @@ use perdura_wal::Scheme;
 pub const TABLE: TableId = TableId(1);
 
 pub fn env(disk: &Arc<SimDisk>, streams: usize) -> StealEnv {
-    // As a database that is opened by its directories: its locks are free when its last write has landed.
+    // Like a database that is opened by its directories: its locks are free when its last write has ended.
     disk.keep_locked(&vec![Box::new(())]);
     StealEnv {
         disks: Disks::on_one(disk.life(), streams),
@@ -40,7 +40,7 @@ pub fn open(disk: &Arc<SimDisk>, streams: usize, options: &KeyedOptions) -> Keye
     opened.expect("a restart").expect("a database")
 }
 
-/// Repeats what finds no room, when the log is flushed.
+/// Repeats a call that finds no room, after flushing the log.
 pub fn insist<T>(keyed: &Keyed, mut call: impl FnMut() -> Result<T, Error>) -> T {
     loop {
         match call() {

@@ -1,6 +1,6 @@
 //! The places where the paper's printed algorithms do not hold, each as the shortest history that
-//! shows it. The algorithm as built survives exactly this history; with the mistake seeded (feature
-//! `flaws`) it does not, so that each history shows what it claims to show.
+//! shows it. The algorithm as built survives exactly this history. With the mistake seeded (feature
+//! `flaws`) it does not, so each history shows what it claims to show.
 //!
 //! # Source
 //! *Differential Logging* (000), algorithms 1 to 3.
@@ -201,7 +201,7 @@ fn p1d_a_rollback_that_outlives_its_window_stays_compensated() {
 #[test]
 fn p2a_a_record_appended_after_the_latch_is_lost_and_its_change_is_not() {
     fn history() -> bool {
-        // Which of the changes the mistake strikes depends on their transaction.
+        // The transaction decides which changes the mistake strikes.
         (0..8).all(|tries| {
             let lab = Lab::new(1);
             let expected = lab.rows();
@@ -222,7 +222,7 @@ fn p2a_a_record_appended_after_the_latch_is_lost_and_its_change_is_not() {
 }
 
 /// P2 (b): the late record lands behind the end mark and its transaction commits. Tags are tested
-/// everywhere, not only within the window, so that the change is not made twice even then.
+/// everywhere, not only within the window, so the change is not made twice even then.
 #[test]
 fn p2b_a_record_behind_the_end_mark_with_an_old_tag_is_not_applied_again() {
     fn history() -> bool {
@@ -487,8 +487,8 @@ fn p7c_losers_are_dead_for_all_later_restarts() {
     shows(history, &[Flaw::CutIgnored, Flaw::VoidTailRevived]);
 }
 
-/// Locks are released at pre-commit, and each stream is synced for itself: without epochs a
-/// transaction is acknowledged whose predecessor in another stream is lost.
+/// Locks are released at pre-commit, and each stream is synced by itself. Without epochs, a
+/// transaction would be acknowledged whose predecessor in another stream is lost.
 #[test]
 fn a_commit_is_acknowledged_only_with_what_it_depends_on() {
     fn history() -> bool {

@@ -1,5 +1,5 @@
-//! A transaction that gets a slot before its last writer is durable has seen what may yet be lost:
-//! it is not acknowledged before that writer is.
+//! A transaction that gets a slot before the slot's last writer is durable has seen a row that may
+//! yet be lost. It is not acknowledged before that writer is.
 
 use perdura_base::PartitionId;
 use perdura_steal::{Committed, Place, Records, Steal};

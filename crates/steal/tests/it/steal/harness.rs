@@ -1,6 +1,6 @@
-//! A database on disks in memory, and what it must hold after a crash.
+//! A database on disks in memory, and the rows that it must hold after a crash.
 //!
-//! A crash is dropping the engine: what was not flushed is gone, what was written stays.
+//! A crash drops the engine: unflushed blocks are lost, and written ones stay.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! One crash, every way back: methods, levels, threads and orders give one digest, and one seed
-//! gives one digest whatever the scheme.
+//! One crash, every way back: methods, levels, threads and orders give one digest. One seed gives
+//! one digest, whatever the scheme.
 
 use perdura_base::PartitionId;
 use perdura_recovery::streams::UNIT_BYTES;
@@ -54,7 +54,7 @@ pub fn history(disks: &Disks, options: StealOptions, seed: u64) -> (String, u64)
         }
     }
     steal.flush_all().unwrap();
-    // What the open transactions changed so far is in the log and must not be in the answer.
+    // The changes of the open transactions are in the log and must not be in the answer.
     for open in open {
         steal.abort(open.txn);
     }

@@ -60,7 +60,8 @@ pub fn placed(heap: &Heap) -> u64 {
     for id in (0..geometry.partitions).map(PartitionId) {
         let part = heap.lock(id);
         for local in 0..part.pages() {
-            // As the page itself has it: what is kept about pages is in line only after an open.
+            // Read from the page itself: the data that is kept about pages agrees with them only
+            // after an open.
             let Some(page) = part.page_bytes(local) else {
                 continue;
             };

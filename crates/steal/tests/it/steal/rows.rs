@@ -1,4 +1,4 @@
-//! Every field of every method's row, taken away: a restart then finds something else.
+//! Every field of every method's row, changed: a restart then has another result.
 
 use std::sync::Arc;
 

@@ -1,11 +1,11 @@
-//! One random action after another, checkpoints left out: each test has its own manner of those.
+//! One random action after another, without checkpoints: each test takes those in its own way.
 
 use perdura_base::{Epoch, PartitionId, StreamId};
 use perdura_steal::{Committed, Steal};
 
 use crate::steal::harness::{History, Open, begin, commit, delete, insert, row, rows, update};
 
-/// The transactions a random walk has open, and what all of its lives left behind.
+/// The open transactions of a random walk, and the history of all its lives.
 #[derive(Default)]
 pub struct Walk {
     pub history: History,
@@ -14,7 +14,7 @@ pub struct Walk {
 }
 
 impl Walk {
-    /// Does one thing; at most `open_max` transactions are open.
+    /// Does one random action; at most `open_max` transactions are open.
     pub fn step(&mut self, rng: &mut fastrand::Rng, steal: &Steal, open_max: usize) {
         let stream = StreamId(rng.u8(..steal.wal().streams()));
         let some = (!self.open.is_empty()).then(|| rng.usize(..self.open.len()));

@@ -27,7 +27,7 @@ const SHAPE: Shape = Shape {
 /// Pages of the paper's table, and updates of its checkpoint interval.
 const PAGES: usize = 436_000;
 const INTERVAL: usize = 40_000;
-/// Rows of a page. Updates are uniform, so the count does not matter but for the time that filling takes.
+/// Rows of a page. Updates are uniform, so the count affects only the time that filling takes.
 const ROWS: usize = 7;
 const VALUE_BYTES: usize = 1000;
 /// Updates behind the last Δ.
@@ -86,7 +86,7 @@ impl Table {
         }
     }
 
-    /// Puts a row that is another one than before: what stays as it is is not logged.
+    /// Puts a row that differs from the one before: an unchanged row is not logged.
     fn update(&self, tree: &Tree, key: u64, version: u64) {
         let row = (TABLE, &key.to_be_bytes()[..]);
         let mut value = [0; VALUE_BYTES];
@@ -226,13 +226,13 @@ fn experiment(divisor: usize) -> Vec<(usize, f64)> {
             stalls(&sql1),
             stalls(&sql2),
         );
-        // Sql2 reads nothing for nothing. Log2's list names all pages of the table, and a few of these changed before
-        // the redo start alone.
+        // Sql2 reads no page in excess. Log2's list names all pages of the table, and a few of these changed only
+        // before the redo start.
         let tail = to_u64(TAIL.min(frames / 4));
         let most = to_u64(log2.dirty_pages) + tail;
         assert!((by_log1..=by_log1.max(most)).contains(&log2.data_fetches));
         assert_eq!(sql2.data_fetches, by_sql1);
-        // What is waited for are the pages of the tail, which no list names.
+        // Redo waits for the pages of the tail, which no list names.
         assert!(stalls(&log2) <= tail + 2, "{log2:?}");
         assert!(stalls(&sql2) <= 2, "{sql2:?}");
         let apart = by_log1.abs_diff(by_sql1) as f64 / by_sql1 as f64;

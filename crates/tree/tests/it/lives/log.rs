@@ -1,4 +1,4 @@
-//! A log in memory: what is appended has a number, and a part from its begin is stable.
+//! A log in memory: each entry has a number, and a part from the log's begin is stable.
 
 use parking_lot::Mutex;
 use perdura_base::{Gsn, Pid, TableId};

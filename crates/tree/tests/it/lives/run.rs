@@ -1,4 +1,4 @@
-//! One tree and its disk and log: what is done to it, and its crashes.
+//! One tree with its disk and log: the work on it, and its crashes.
 
 use super::log::{Entry, TestLog};
 use super::restart::{Method, Report, insist, restart};
@@ -115,7 +115,7 @@ pub struct Run {
 }
 
 impl Run {
-    /// Changes rows until a fault strikes or it is enough, and crashes.
+    /// Changes rows until a fault strikes or enough rows have changed, and crashes.
     pub fn live(&mut self, tree: &Tree) {
         let mut rows = self.told();
         self.disk.set_plan(FaultPlan {
@@ -261,7 +261,7 @@ impl Run {
         let rows =
             rows_of(tree, self.log.eosl(), &TABLES).map_err(|e| format!("{method:?}: {e}"))?;
         if rows == *told {
-            // No run ends with rows that are right in a tree that is not.
+            // No run ends with right rows in a damaged tree.
             let checked = check(tree, self.log.eosl()).map_err(|e| format!("{method:?}: {e}"))?;
             return match checked.faults.first() {
                 Some(fault) => Err(format!("{method:?}: {fault:?}")),

@@ -202,7 +202,7 @@ impl World {
         }
     }
 
-    /// Redoes what a method does not skip. Whether it came to the end.
+    /// Redoes the operations that a method does not skip. Returns whether it came to the end.
     fn redo(
         &self,
         redo: &mut Redo,

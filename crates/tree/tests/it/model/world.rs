@@ -17,7 +17,7 @@ pub const LIMITS: Limits = Limits {
     written: 8,
 };
 
-/// A mistake in what surrounds the monitor and the analyses.
+/// A mistake in the surroundings of the monitor and the analyses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mistake {
     /// An operation takes its number and is noted later, when others have been.
@@ -32,9 +32,9 @@ pub enum Mistake {
     NoFences,
     /// The next life does not note the pages that a restart makes dirty.
     RestartNotNoted,
-    /// A restart does not make the log durable that it believes.
+    /// A restart does not make durable the log that it relies on.
     LogNotDurable,
-    /// A restart does not make the pages durable that it believes.
+    /// A restart does not make durable the pages that it relies on.
     PagesNotDurable,
 }
 
