@@ -73,7 +73,7 @@ mod tests {
         let bytes = encode(&images()).unwrap();
         let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
         assert_eq!(digits, hex);
-        // What the section of the images says by itself.
+        // The contents of the section of the images by itself.
         let without = Images::decode(&images().encode(), 1).unwrap();
         assert_eq!(without.get(ImageSlot::A).begin_epoch, None);
         assert_eq!(encode(&without), None);

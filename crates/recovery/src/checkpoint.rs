@@ -94,7 +94,7 @@ pub(crate) struct Sweep {
     begin_ns: u64,
     /// The pages files, one on each image disk.
     images: Vec<ImageFile>,
-    /// `None` once the file has been completed.
+    /// The writer of the directory. `None`: the file has been completed.
     writer: Option<DirectoryWriter>,
     directory_crc: u32,
     covering: Covering,
@@ -382,7 +382,7 @@ impl Checkpointer {
         result.map(|taken| taken.progress)
     }
 
-    /// Puts an idle machine to work.
+    /// Starts an idle machine.
     fn enter(&mut self, event: Event, sweep: Box<Sweep>, phase: Phase) {
         assert_eq!(self.activity.stage().advance(event), phase.stage());
         self.activity = Activity::Running { sweep, phase };
@@ -403,7 +403,7 @@ impl Checkpointer {
         true
     }
 
-    /// Does what the phase says.
+    /// Takes a step of the phase.
     fn take(&mut self, sweep: &mut Sweep, phase: Phase) -> Result<Taken> {
         if let Some(at) = phase.share() {
             return self.parts.shares[at].step(self, sweep, phase);
@@ -438,7 +438,7 @@ impl Checkpointer {
         needs.iter().fold(cover, |cover, from| cover.keeping(from))
     }
 
-    /// Looks whether the cover is durable.
+    /// Checks whether the cover is durable.
     fn await_log(&self, sweep: &Sweep) -> Result<Taken> {
         self.parts.wal.check()?;
         if self.is_durable(sweep.covering.closed()) {
@@ -476,7 +476,7 @@ impl Checkpointer {
         }));
     }
 
-    /// Gives a sweep up, in every component.
+    /// Gives up a sweep, in every component.
     fn cancel(&mut self, sweep: &Sweep) {
         self.stats.cancelled += 1;
         if sweep.covering.is_open() {

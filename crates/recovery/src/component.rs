@@ -48,7 +48,7 @@ pub(crate) trait Component: Share {
         Ok(())
     }
 
-    /// Lists what a client reads.
+    /// Lists the keys and values that a client reads.
     ///
     /// # Errors
     /// The first error of `take`; [`Error::Corrupt`](perdura_base::Error::Corrupt) if a row cannot be read.
@@ -61,9 +61,9 @@ pub type Take<'a> = dyn FnMut(TableId, KeyContent<'_>) -> Result<()> + 'a;
 /// The pages of a database that is back.
 #[derive(Clone)]
 pub struct Data<'a> {
-    /// Those in memory.
+    /// The pages in memory.
     pub heap: &'a Heap,
-    /// Those of trees.
+    /// The pages of trees.
     pub trees: Vec<&'a Tree>,
     /// The end of the stable log, up to which pages of trees may be written to make room.
     pub eosl: Gsn,

@@ -33,12 +33,12 @@ pub(crate) fn image_lock(number: usize) -> String {
 /// The disks of a database.
 #[derive(Clone)]
 pub struct Disks {
-    /// Of the anchor and the images' directories.
+    /// The disk of the anchor and the images' directories.
     pub data: Arc<dyn Disk>,
     /// The disks of the images' pages, at least one; [`of_partition`](Self::of_partition) chooses
     /// one.
     pub images: Vec<Arc<dyn Disk>>,
-    /// Of each log stream.
+    /// The disk of each log stream.
     pub logs: Vec<Arc<dyn Disk>>,
 }
 
@@ -123,7 +123,7 @@ pub(crate) fn check_image_disks(given: usize, has: usize) -> Result<()> {
 pub enum Demand {
     /// All, if the database exists; those of a new one are made.
     OfExisting,
-    /// All that hold what a restart needs.
+    /// All directories that a restart needs.
     All,
     /// The data directory, with an anchor that can be read. The others are read as far as they
     /// exist.

@@ -14,7 +14,7 @@ use serde::Serialize;
 /// The most divergences that a report lists. Its count is of all.
 pub const DIVERGENCES_LISTED_MAX: usize = 1000;
 
-/// What differs.
+/// The kind of a difference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Differs {
@@ -31,7 +31,7 @@ pub enum Differs {
 /// One record whose replay has another result than before the crash.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Divergence {
-    /// What differs.
+    /// The kind of the difference.
     pub differs: Differs,
     /// The procedure and its argument types. `None`: it is a record of row changes.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -103,7 +103,7 @@ impl fmt::Display for Divergence {
 /// The records of a restart that differ.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Divergences {
-    /// All of them.
+    /// The number of all divergences.
     pub count: u64,
     /// The first divergences that were met, [`DIVERGENCES_LISTED_MAX`] at most, in the order of
     /// their epochs.

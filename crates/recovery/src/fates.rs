@@ -111,7 +111,7 @@ impl Backward {
 /// The transactions of one life that never ended.
 #[derive(Debug, Clone, Default)]
 pub struct Losers {
-    /// Their numbers.
+    /// The numbers of the transactions.
     pub txns: BTreeSet<TxnId>,
     /// The units that hold their records: from the first to the last of that life.
     pub units: std::ops::Range<usize>,

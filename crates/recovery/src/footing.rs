@@ -1,4 +1,4 @@
-//! The directories and files that an open database stands on, by their inodes.
+//! The directories and files that an open database uses, by their inodes.
 //!
 //! A process keeps writing to files that have lost their names: `rm -r` of the data directory, or a copy
 //! that replaces it, changes nothing for it. What it acknowledges then is in no file that a restart

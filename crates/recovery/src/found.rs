@@ -386,7 +386,7 @@ pub(crate) fn check_images(
                     return Err(missing_image(anchor, slot, file, "the pages"));
                 }
                 Err(error @ Error::Foreign { .. }) => return Err(error),
-                // Which damage matters the loading knows.
+                // The loading of the image decides which damage matters.
                 Ok(_) | Err(_) => {}
             }
         }

@@ -69,9 +69,9 @@ pub struct Indexing<'a> {
 pub struct Tables {
     /// The tables and their kinds.
     pub catalog: Catalog,
-    /// Rows in them.
+    /// Rows in the tables.
     pub rows: u64,
-    /// Rows that the image's sidecar spared reading.
+    /// Rows that were not read, because the image's sidecar has their entries.
     pub rows_from_sidecar: u64,
 }
 
@@ -178,7 +178,7 @@ impl<'a> Indexer<'a> {
         Ok(())
     }
 
-    /// Joins what lies in different partitions.
+    /// Joins data that lie in different partitions.
     pub fn end(&self, heap: &Heap) -> Result<()> {
         let due = match self.catalog.get() {
             Some(_) => u64::from(heap.geometry().partitions),

@@ -9,9 +9,9 @@ use perdura_base::Error;
 pub(crate) struct DiskState<P> {
     pub parts: usize,
     pub next: usize,
-    /// Being read.
+    /// Parts that are being read.
     pub reading: usize,
-    /// Read, or being read, and not yet played.
+    /// Parts that are read, or being read, and not yet played.
     pub open: usize,
     pub ready: VecDeque<P>,
     /// The time for which at least one part was being read, without the present reads.

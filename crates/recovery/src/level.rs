@@ -92,9 +92,9 @@ pub(crate) struct Edges {
     pub pipeline: usize,
     /// The most parts of one disk that are read at once.
     pub reads: usize,
-    /// LR waits for all BP.
+    /// True if LR waits for all BP.
     pub log_read_waits: bool,
-    /// LP waits for all BP.
+    /// True if LP waits for all BP.
     pub log_play_waits: bool,
 }
 

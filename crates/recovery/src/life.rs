@@ -54,7 +54,7 @@ pub struct Life {
     pub catalog: Catalog,
     /// The restart's report.
     pub report: RestartReport,
-    /// The files and directories that it stands on.
+    /// The files and directories that it uses.
     footing: Footing,
 }
 
@@ -394,7 +394,7 @@ impl Life {
     /// Marks the anchor clean: the caller has checkpointed and flushed, and nothing runs.
     ///
     /// # Errors
-    /// [`perdura_base::Error::Stopped`] with what the anchor's disk said.
+    /// [`perdura_base::Error::Stopped`] with the error of the anchor's disk.
     pub fn mark_clean(&self) -> Result<()> {
         mark_clean(&self.anchor, &self.wal)
     }

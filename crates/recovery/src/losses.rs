@@ -65,7 +65,7 @@ impl AcceptedLoss {
     }
 }
 
-/// All that were accepted, oldest first.
+/// All accepted losses, oldest first.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Losses(Vec<AcceptedLoss>);
 

@@ -66,7 +66,7 @@ pub trait OrderedPlayer: Debug + Send + Sync {
     /// repeated.
     fn play(&self, frame: &OrderedFrame<'_>, origin: &Origin) -> Result<()>;
 
-    /// Ends: all frames have been played.
+    /// Ends the pass: all frames have been played.
     ///
     /// # Errors
     /// No log can leave this state.

@@ -111,7 +111,7 @@ pub(crate) trait Owner: Sync {
 pub(crate) struct Open<'a> {
     /// The trees, with the log of this life.
     pub trees: &'a [Arc<LiveTree>],
-    /// Those over rows of a tree.
+    /// The transactions over rows of a tree.
     pub losers: Vec<Loser>,
 }
 

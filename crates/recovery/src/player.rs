@@ -69,9 +69,9 @@ pub enum PagePlayer {
 /// The number of workers that merge. Each plays only its own partitions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mergers {
-    /// One plays everything.
+    /// One worker plays everything.
     One,
-    /// As many as there are threads.
+    /// One worker for each thread.
     PerThread,
 }
 

@@ -99,7 +99,7 @@ impl Progress {
 /// parts may exceed the total.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub struct Seconds {
-    /// All of it.
+    /// The whole restart.
     pub total: f64,
     /// Reading the image: the busiest of its disks.
     pub backup_read: f64,
@@ -115,7 +115,7 @@ pub struct Seconds {
     pub log_span: f64,
     /// Building the indexes.
     pub index: f64,
-    /// Taking out what is not wanted.
+    /// Taking out changes that are not wanted.
     pub undo: f64,
 }
 
@@ -190,8 +190,8 @@ pub struct RestartReport {
     pub checkpoint: u64,
     /// The durable epoch that was kept.
     pub durable_epoch: u64,
-    /// The epoch that the anchor vouched for: a log that had ended before it would have been refused.
-    /// From there to the durable epoch, one stream alone cannot tell a cut log from a torn tail.
+    /// The epoch that the anchor vouched for: a log that had ended before it would have been refused. From there to the
+    /// durable epoch, one stream alone cannot distinguish a cut log from a torn tail.
     pub vouched_epoch: u64,
     /// The time at which that epoch was durable, microseconds since 1970.
     pub vouched_us: u64,
@@ -277,7 +277,7 @@ impl fmt::Display for RestartReport {
 }
 
 impl RestartReport {
-    /// Writes what was begun with.
+    /// Writes the lines on the restart and its image.
     fn write_restart(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let s = &self.seconds;
         let way = if self.created {
@@ -307,7 +307,7 @@ impl RestartReport {
         )
     }
 
-    /// Writes what page records and indexes took.
+    /// Writes the lines on page records and indexes.
     fn write_log(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let s = &self.seconds;
         writeln!(

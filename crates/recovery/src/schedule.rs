@@ -31,7 +31,7 @@ struct Runner<'a, W: Work> {
     changed: Condvar,
 }
 
-/// Does all the work.
+/// Runs all jobs of the work.
 ///
 /// # Errors
 /// The first error of any job.

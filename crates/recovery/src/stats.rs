@@ -22,7 +22,7 @@ pub struct ReplayStats {
 }
 
 impl ReplayStats {
-    /// Adds another player's.
+    /// Adds the figures of another player.
     pub fn merge(&mut self, other: ReplayStats) {
         self.groups += other.groups;
         self.seen += other.seen;

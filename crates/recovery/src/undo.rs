@@ -25,7 +25,7 @@ use crate::stats::ReplayStats;
 /// Undoes the losers of one life of a stream on the partitions that `own` names.
 ///
 /// # Errors
-/// Those of reading the log again.
+/// The errors of reading the log again.
 pub(crate) fn undo_losers<I: Image, S: LogSource>(
     pass: &Pass<'_, I, S>,
     part: usize,

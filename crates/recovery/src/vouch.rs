@@ -7,7 +7,7 @@
 //!
 //! # Invariants
 //! * The anchor names at most D: a record is vouched for when it is durable and never before.
-//! * What the anchor vouches for only grows.
+//! * The anchor's durable end only grows.
 
 use perdura_base::Result;
 use perdura_base::flaw::{Flaw, armed};
@@ -35,7 +35,7 @@ pub fn vouch(anchor: &AnchorCell, wal: &Wal) -> Result<bool> {
 /// and nothing runs.
 ///
 /// # Errors
-/// [`perdura_base::Error::Stopped`] with what the anchor's disk said.
+/// [`perdura_base::Error::Stopped`] with the error of the anchor's disk.
 pub fn mark_clean(anchor: &AnchorCell, wal: &Wal) -> Result<()> {
     let marked = anchor.update_running(wal, |record| {
         take_over(record, wal);

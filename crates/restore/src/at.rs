@@ -71,7 +71,7 @@ pub(crate) struct Timeline {
 }
 
 impl Timeline {
-    /// Goes on to a later moment.
+    /// Continues to a later moment.
     pub(crate) fn note(&mut self, moment: Moment, time_us: u64) {
         let before = self.last;
         debug_assert!(

@@ -47,7 +47,7 @@ pub(crate) fn empty_header(anchor: &Anchor) -> BackupHeader {
     }
 }
 
-/// Copies one image.
+/// The copy of one image.
 pub struct BackupCopy {
     anchor: Arc<Anchor>,
     slot: ImageSlot,

@@ -180,7 +180,7 @@ impl Sources<'_> {
         );
         let mut plan = RestorePlan::of(backup, &reach, opened, listed_us);
         plan.scratch.clone_from(&self.scratch);
-        // Each merge makes one of many.
+        // Each merge makes one run of many.
         let made = needed.iter().filter(|run| matches!(run, Listed::Merged(_)));
         plan.runs_merged = before - needed.len() + made.count();
         Ok(plan)

@@ -11,7 +11,7 @@ use perdura_wal::EpochEnds;
 pub(crate) enum Listed {
     /// A run of the archive, with its size in bytes, which is opened when it is needed.
     Archived(RunId, u64),
-    /// One that is open.
+    /// A run that is open.
     Open(Arc<Run>),
     /// A run that the restore has merged from others.
     Merged(Arc<Run>),

@@ -33,7 +33,7 @@ pub(crate) trait PageSink {
 pub(crate) struct Part {
     /// Its pages, ascending.
     pub(crate) entries: Vec<(u32, DirEntry)>,
-    /// Of a consistent image.
+    /// The partition's sequence number. `None`: the image is not consistent.
     pub(crate) pseq: Option<u64>,
     /// The backup's, if no record made a difference.
     pub(crate) sidecar: Vec<u8>,

@@ -101,7 +101,7 @@ impl RestorePlan {
         self.wall_us
     }
 
-    /// Runs that are read side by side.
+    /// Returns the number of runs that are read side by side.
     #[must_use]
     pub fn runs(&self) -> usize {
         self.runs.len()

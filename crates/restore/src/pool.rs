@@ -14,7 +14,7 @@ use perdura_recovery::image::{ImageFile, Place, Places, disk_of};
 #[derive(Debug, Clone, Copy, Default)]
 struct Frame {
     page: Option<PageId>,
-    /// Touched since the hand came by.
+    /// True if it was used since the clock's hand passed.
     is_used: bool,
     is_dirty: bool,
 }

@@ -21,7 +21,7 @@ struct Shared {
     wal: Arc<Wal>,
     stop: AtomicBool,
     lock: Mutex<()>,
-    /// Something was closed: wakes the flushers.
+    /// An epoch was closed: wakes the flushers.
     closed: Condvar,
     /// Something was synced: wakes the closer, and threads that wait for a commit.
     synced: Condvar,

@@ -65,7 +65,7 @@ pub struct Checked {
 /// A page that something leads to.
 pub(crate) struct Expected {
     pub pid: Pid,
-    /// `None` of a root.
+    /// Its level. `None`: it is a root.
     level: Option<u8>,
     pub keys: Keys,
 }
@@ -176,7 +176,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Follows the row of free pages.
+    /// Follows the list of free pages.
     fn free(&mut self, first: Option<Pid>) -> Result<()> {
         let mut at = first;
         while let Some(pid) = at {

@@ -350,7 +350,7 @@ impl PageFile {
     /// Returns the pages that [`repair`](Self::repair) has copies of.
     ///
     /// # Errors
-    /// As there.
+    /// As [`repair`](Self::repair).
     pub(crate) fn restorable(&self) -> Result<BTreeSet<Pid>> {
         let mut restorable = BTreeSet::new();
         let mut copy = self.buffer();

@@ -28,11 +28,11 @@ use perdura_page::tree_page::{Kind, Node, NodeMut};
 struct Slot {
     page: Option<Pid>,
     pins: u32,
-    /// It was used since the clock's hand passed.
+    /// True if it was used since the clock's hand passed.
     was_used: bool,
-    /// It leads to other pages.
+    /// True if it leads to other pages.
     is_index: bool,
-    /// It is being read.
+    /// True if it is being read.
     is_loading: bool,
     /// The number of the read that read it ahead. `None`: it was not read ahead, or was pinned
     /// since.
@@ -176,7 +176,7 @@ impl Pool {
     /// As [`PageFile::read`].
     pub fn pin(&self, pid: Pid) -> Result<Option<Pinned<'_>>> {
         let mut frames = self.frames.lock();
-        // What is waited for, once it is.
+        // The reads that this pin waits for, if it waits.
         let mut waits: Option<Reads> = None;
         let at = loop {
             let reads = if let Some(at) = frames.places.get(&pid).copied() {

@@ -40,7 +40,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// The result of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
-    /// It read.
+    /// It read pages.
     Read,
     /// It did nothing: no page is waiting, or there is no room for one now.
     Later,
@@ -249,7 +249,7 @@ impl<'p> ReadAhead<'p> {
 struct Level {
     /// Pages of this level that are still to be read.
     pages: BTreeSet<Pid>,
-    /// Those that are being read.
+    /// The pages that are being read.
     under_way: usize,
     /// The pages of the level below, as far as they lead to others, too.
     below: BTreeSet<Pid>,

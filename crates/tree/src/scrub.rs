@@ -71,7 +71,7 @@ pub fn scrub(file: &PageFile) -> Result<Scrubbed> {
     Ok(scrubbed)
 }
 
-/// Finds what leads to damaged pages.
+/// Finds the pages that lead to damaged ones.
 fn find_keys(file: &PageFile, damaged: &mut [Damaged]) -> Result<()> {
     if damaged.is_empty() {
         return Ok(());

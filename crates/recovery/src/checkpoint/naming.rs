@@ -145,7 +145,7 @@ impl Checkpointer {
     /// Notes the end of the log in an archive; see [`AnchorCell::set_archived`](crate::AnchorCell::set_archived).
     ///
     /// # Errors
-    /// As there.
+    /// As [`AnchorCell::set_archived`](crate::AnchorCell::set_archived).
     pub fn set_archived(&mut self, end: &EpochEnds) -> Result<()> {
         self.parts.anchor.set_archived(&self.parts.wal, end)
     }

@@ -18,15 +18,15 @@ pub enum CheckpointProgress {
 /// Figures of checkpoints.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub struct CheckpointStats {
-    /// Completed since the database was opened.
+    /// Checkpoints completed since the database was opened.
     pub completed: u64,
-    /// Cancelled since then, for instance because the disk was full.
+    /// Checkpoints cancelled since then, for instance because the disk was full.
     pub cancelled: u64,
     /// The newest complete checkpoint epoch.
     pub last_k: u64,
-    /// Pages the newest one wrote.
+    /// Pages that the newest one wrote.
     pub last_pages: u64,
-    /// Bytes the newest one wrote.
+    /// Bytes that the newest one wrote.
     pub last_bytes: u64,
     /// Duration of the newest one, microseconds.
     pub last_us: u64,
@@ -34,6 +34,6 @@ pub struct CheckpointStats {
     pub last_end_us: u64,
     /// True if a checkpoint is running.
     pub running: bool,
-    /// Partitions the running one has swept.
+    /// Partitions that the running one has swept.
     pub partitions_done: u64,
 }

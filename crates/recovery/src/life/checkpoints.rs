@@ -63,7 +63,7 @@ impl Checkpoints {
     /// Removes what the last checkpoint could not; see [`Checkpointer::clear_away`].
     ///
     /// # Errors
-    /// The disk's; try again later.
+    /// The disk's; the caller tries again later.
     pub fn clear_away(&self) -> Result<()> {
         match self.machine.try_lock() {
             Some(mut machine) => machine.clear_away(),
@@ -75,7 +75,7 @@ impl Checkpoints {
     /// [`AnchorCell::set_archived`](crate::AnchorCell::set_archived).
     ///
     /// # Errors
-    /// As there.
+    /// As [`AnchorCell::set_archived`](crate::AnchorCell::set_archived).
     pub fn set_archived(&self, end: &EpochEnds) -> Result<()> {
         self.machine.lock().set_archived(end)
     }

@@ -17,7 +17,7 @@ pub(super) struct Admitted {
     pub places: Vec<(PartitionId, usize)>,
 }
 
-/// Judges frames.
+/// The judge of frames.
 pub(super) struct Admission {
     /// The image's numbers, by partition.
     image: Vec<u64>,

@@ -25,9 +25,9 @@ struct Shared {
     queues: Queues,
     /// A thread reads.
     feeding: bool,
-    /// All is read.
+    /// True if the whole log is read.
     ended: bool,
-    /// An error or a panic ends the pass.
+    /// True if an error or a panic ends the pass.
     stopped: bool,
     /// Frames that threads play now.
     playing: usize,

@@ -11,7 +11,7 @@ use super::log::Entry;
 
 /// A frame that waits or is being played.
 struct Node {
-    /// `None` while it is played.
+    /// The frame. `None`: it is being played.
     entry: Option<Entry>,
     /// The number of its queues in which other frames are before it.
     waits: usize,

@@ -203,7 +203,7 @@ fn likely_log_bytes(anchor: &Anchor, begin: &[Pos]) -> u64 {
     }
 }
 
-/// Notes what was loaded and played.
+/// Notes in the report what was loaded and played.
 fn report(report: &mut RestartReport, loaded: &Loaded) {
     let Loaded { image, log, state } = loaded;
     let (seconds, busy) = (&mut report.seconds, &state.busy);

@@ -189,7 +189,7 @@ impl LiveTree {
         })
     }
 
-    /// Gives a checkpoint up.
+    /// Gives up a checkpoint.
     pub(crate) fn cancel_checkpoint(&self) {
         self.tree.cancel_checkpoint();
     }

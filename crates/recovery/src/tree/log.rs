@@ -20,7 +20,7 @@ use crate::streams::UNIT_BYTES;
 pub(super) enum Wanted {
     /// The tree's records: long runs of blocks without one are skipped.
     Records,
-    /// All.
+    /// All numbered frames.
     All,
 }
 

@@ -77,7 +77,7 @@ impl Analysis {
         }
     }
 
-    /// Operations, behind the redo start.
+    /// Takes operations, behind the redo start.
     pub fn operations(&mut self, frame: &OperationFrame<'_>, rssp: Gsn) {
         for ((_, act), gsn) in frame.acts.iter().zip(frame.first.0..) {
             if let Some(row) = act.row()

@@ -31,7 +31,7 @@ struct Counters {
     structure: AtomicU64,
 }
 
-/// Appends the tree's records to a log.
+/// The writer of the tree's records to a log.
 #[derive(Clone)]
 pub struct TreeWriter {
     wal: Arc<Wal>,

@@ -199,7 +199,7 @@ impl LiveTree {
 /// Returns whether there was a change.
 ///
 /// # Errors
-/// Those of `change`: nothing was undone then.
+/// Those of `change`: after an error nothing was undone.
 pub(super) fn undo_newest(
     changes: &mut Vec<ToUndo>,
     change: impl FnOnce(&ToUndo, Purpose) -> Result<Option<Gsn>, Error>,

@@ -29,7 +29,7 @@ pub fn options(disk: &Arc<dyn Disk>, mode: RestartMode) -> RestartOptions {
     }
 }
 
-/// Begins a life behind a restart.
+/// Begins a life after a restart.
 pub fn life(restarted: Restarted, options: &RestartOptions) -> Life {
     let memory = LogMemory {
         block_bytes_max: 8192,

@@ -124,7 +124,7 @@ fn a_record_of_another_scheme_is_refused_by_every_player_and_not_passed_over() {
         let other = match method.player {
             Player::Pages(PagePlayer::Group(_)) => FrameKind::Record,
             Player::Pages(_) => FrameKind::Group,
-            // A log without their frames does not test them; see `ordered` and, in steal mode, `keyed`.
+            // They do not play in a log without their frames; see `ordered` and, in steal mode, `keyed`.
             Player::Ordered | Player::Tree(_) => continue,
         };
         let later = [

@@ -17,7 +17,7 @@ pub(super) struct Window {
     /// The most pages that it may have.
     most: usize,
     pages: usize,
-    /// Those that are being read.
+    /// The pages that are being read.
     pub(super) loading: usize,
     /// Reads of runs that have begun, and that have ended.
     begun: u64,
@@ -28,7 +28,7 @@ pub(super) struct Window {
     order: VecDeque<(usize, u64)>,
     /// The number of the last page that was to be read.
     last: u64,
-    /// Counts what may have made room.
+    /// Counts the events that may have made room.
     events: u64,
     waiting: usize,
 }

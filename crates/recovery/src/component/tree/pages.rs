@@ -19,7 +19,7 @@ fn lost(keys: Option<&Keys>) -> String {
     keys.map_or(String::new(), |keys| format!(" Lost: {keys}."))
 }
 
-/// Looks at each page on disk.
+/// Checks each page on disk.
 pub(super) fn check_pages(
     options: &RestartOptions,
     anchor: &Anchor,

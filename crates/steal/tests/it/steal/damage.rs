@@ -228,7 +228,7 @@ fn pages_of_a_run_that_cannot_be_read_at_once_are_read_again_from_their_places()
             fail_read_at: Some(nth),
             ..FaultPlan::default()
         });
-        // Where it strikes a header or a directory, the older image is taken.
+        // If it strikes a header or a directory, the older image is used.
         let found = dry_run(&disks, method, Schedule::inline(Level::Two, 0)).unwrap();
         let rebuilt = found
             .report

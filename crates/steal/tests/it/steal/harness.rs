@@ -107,7 +107,7 @@ pub fn row(number: u64) -> Vec<u8> {
     row
 }
 
-/// An open transaction and what it wrote.
+/// An open transaction and its writes.
 pub struct Open {
     pub txn: Txn,
     pub writes: Writes,

@@ -15,7 +15,7 @@ use crate::steal::harness::Disks;
 
 /// The result of a restart.
 pub struct Found {
-    /// [`perdura_steal::digest`], which is blind to places.
+    /// [`perdura_steal::digest`], which ignores places.
     pub digest: String,
     /// The digest that sees them.
     pub placed: u64,

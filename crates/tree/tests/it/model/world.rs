@@ -6,7 +6,7 @@ use perdura_formats::tree_record::TreeRecord;
 use perdura_tree::monitor::{Dirty, Limits, Monitor, Tells};
 use std::collections::{BTreeMap, VecDeque};
 
-/// Keys are below.
+/// The bound of the keys: all are below it.
 pub const KEYS: u8 = 24;
 pub const ROOT: Pid = Pid(0);
 
