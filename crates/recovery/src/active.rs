@@ -4,8 +4,8 @@
 //! them.
 //!
 //! # Invariants
-//! * A transaction is listed with its first record, as one, and leaves the list with its last, as one. So a list
-//!   that is read before a window's end marks are appended has each transaction that is open there.
+//! * A transaction is listed in one step with its first record, and leaves the list in one step with its last. So a
+//!   list that is read before a window's end marks are appended has each transaction that is open there.
 
 use crossbeam_utils::CachePadded;
 use parking_lot::Mutex;
@@ -37,7 +37,7 @@ impl ActiveTxns {
         self.0.iter().map(|list| &**list)
     }
 
-    /// Appends the first record of a transaction and lists it, as one.
+    /// Appends the first record of a transaction and lists the transaction, as one step.
     pub fn begin<T>(
         &self,
         stream: StreamId,
@@ -54,7 +54,8 @@ impl ActiveTxns {
         value
     }
 
-    /// Appends the last record of a transaction and takes it off its stream's list, as one.
+    /// Appends the last record of a transaction and removes the transaction from its stream's list,
+    /// as one step.
     ///
     /// # Panics
     /// If it is not listed.
@@ -70,7 +71,7 @@ impl ActiveTxns {
         appended
     }
 
-    /// Returns where the oldest listed transaction of each stream begins.
+    /// Returns the position of the first record of each stream's oldest listed transaction.
     #[must_use]
     pub fn oldest(&self) -> Vec<Option<Pos>> {
         let first = |list: &Mutex<Active>| list.lock().iter().map(|entry| entry.first).min();

@@ -1,8 +1,8 @@
 //! The anchor of a database: the log's history, and the sections that this build knows, decoded.
 //!
-//! `wal` keeps the record on disk and knows none of the sections. Here they meet: geometry is the
-//! store's, the images and the families of ordered frames are recovery's, and a section that no component of this build knows stays in the
-//! record as it is, or ends the opening if it is required.
+//! `wal` keeps the record on disk and knows none of the sections. This module brings them together: geometry belongs to
+//! the store, the images and the families of ordered frames to recovery. A section that no component of this build
+//! knows stays in the record unchanged. If such a section is required, the opening fails.
 
 use std::ops::{Deref, DerefMut};
 
@@ -33,7 +33,7 @@ const KNOWN: [Tag; 9] = [
     Tag(tree_section::SECTION),
 ];
 
-/// What the anchor says. It dereferences to the log's history.
+/// The contents of the anchor. It dereferences to the log's history.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Anchor {
     /// The log's own.
@@ -44,9 +44,9 @@ pub struct Anchor {
     pub images: Images,
     /// The ordered frames that the log may hold.
     pub families: Families,
-    /// How far an archive holds the log; `None` if the database is not archived.
+    /// The end of the log in the archive. `None`: the database is not archived.
     pub archived: Option<EpochEnds>,
-    /// The database that this one was restored from.
+    /// The database that this one was restored from. `None`: it was not restored.
     pub parent: Option<Parent>,
     /// The losses that were accepted; see [`accept_loss`](Self::accept_loss).
     pub losses: Losses,
@@ -73,7 +73,7 @@ impl DerefMut for Anchor {
 }
 
 impl Anchor {
-    /// The anchor of a new database.
+    /// Returns the anchor of a new database.
     #[must_use]
     pub fn new(history: History, geometry: Geometry, image_disks: u8) -> Anchor {
         Anchor {
@@ -103,7 +103,7 @@ impl Anchor {
         self.tree.as_slice()
     }
 
-    /// Returns where the pages lie that have the rows of clients.
+    /// Returns the place of the pages that have the rows of clients.
     #[must_use]
     pub fn row_pages(&self) -> RowPages<'_> {
         self.tree.as_ref().map_or(RowPages::Images, RowPages::Tree)
@@ -112,8 +112,8 @@ impl Anchor {
     /// Decodes the sections of a record.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] with the section's name and offset: one that is missing, or holds what its
-    /// component never writes, or is required and not known to this build.
+    /// [`Error::Corrupt`] with the section's name and offset, if a section is missing, holds what its component never
+    /// writes, or is required and not known to this build.
     pub fn of(record: Record) -> Result<Anchor> {
         refuse_required(&record)?;
         let geometry = owned(&record, Tag(Geometry::SECTION), Geometry::decode)?;
@@ -160,7 +160,8 @@ impl Anchor {
         })
     }
 
-    /// The record to write: sections that this build does not know as they were read.
+    /// Returns the record to write. It has sections that this build does not know as they were
+    /// read.
     #[must_use]
     pub fn to_record(&self) -> Record {
         let mut sections = self.sections.clone();
@@ -215,14 +216,14 @@ impl Anchor {
         }
     }
 
-    /// Notes that the loss of acknowledged transactions was accepted: in the update that closes the life which made
-    /// them, when that is closed. Every later update keeps the note.
+    /// Notes that the loss of acknowledged transactions was accepted. This belongs to the update that closes the life
+    /// which made them. Every later update keeps the note.
     ///
     /// # Errors
     /// [`Error::LogFull`] if the anchor has no room for another one.
     ///
     /// # Panics
-    /// If nothing is lost, the life is not closed, or its link says that something else was kept.
+    /// If nothing is lost, the life is not closed, or its link names another epoch that was kept.
     pub fn accept_loss(&mut self, loss: AcceptedLoss) -> Result<()> {
         let life = loss.incarnation;
         assert!(
@@ -241,43 +242,43 @@ impl Anchor {
         Ok(())
     }
 
-    /// The link of a closed life, if the chain still has it.
+    /// Returns the link of a closed life, if the chain still has it.
     #[must_use]
     pub fn link_of(&self, life: Incarnation) -> Option<&ChainLink> {
         self.chain.iter().find(|link| link.incarnation == life)
     }
 
-    /// All sections as the next update writes them.
+    /// Returns all sections as the next update writes them.
     #[must_use]
     pub fn sections(&self) -> Sections {
         self.to_record().sections
     }
 
-    /// Closed incarnations that there is room for beside the sections.
+    /// Returns the number of closed incarnations that there is room for beside the sections.
     #[must_use]
     pub fn chain_max(&self) -> usize {
         self.to_record().chain_max()
     }
 
-    /// One image's status.
+    /// Returns one image's status.
     #[must_use]
     pub fn image(&self, slot: ImageSlot) -> &ImageStatus {
         self.images.get(slot)
     }
 
-    /// One image's status, to change it.
+    /// Returns one image's status, to be changed.
     pub fn image_mut(&mut self, slot: ImageSlot) -> &mut ImageStatus {
         self.images.get_mut(slot)
     }
 
-    /// The newest complete image, if any.
+    /// Returns the newest complete image, if any.
     #[must_use]
     pub fn newest_image(&self) -> Option<ImageSlot> {
         self.images.newest()
     }
 
-    /// Computes the cut from the scans of all streams; an error says what an image holds all the same. With
-    /// `accept_loss` it may lie before what only a mirror held.
+    /// Computes the cut from the scans of all streams. An error also names what an image still holds. With
+    /// `accept_loss` the cut may lie before what only a mirror held.
     ///
     /// # Errors
     /// As [`perdura_wal::decide_cut`].
@@ -293,7 +294,7 @@ impl Anchor {
     }
 }
 
-/// Decodes a section that is left out where it would be empty; `None` if it is.
+/// Decodes a section that is left out if it would be empty. `None`: it is left out.
 fn optional<T>(
     record: &Record,
     tag: [u8; 4],
@@ -303,7 +304,7 @@ fn optional<T>(
     section.map(|_| owned(record, Tag(tag), decode)).transpose()
 }
 
-/// A section, decoded by its component.
+/// Returns a section, decoded by its component.
 fn owned<T>(record: &Record, tag: Tag, decode: impl Fn(&[u8]) -> Option<T>) -> Result<T> {
     let section = record.sections.get(tag);
     let damage = |found: &str| {
@@ -349,7 +350,7 @@ pub fn open_anchor(disk: &dyn Disk) -> Result<Option<(AnchorFile, Anchor, Vec<St
     Ok(Some((file, Anchor::of(record)?, notes)))
 }
 
-/// Reads the anchor without the right to change anything.
+/// Reads the anchor without the right to change it.
 ///
 /// # Errors
 /// As [`open_anchor`].
@@ -371,7 +372,7 @@ mod tests {
     use crate::families::Family;
     use crate::images::Completion;
 
-    /// The record of the example on the format page, as bytes.
+    /// Returns the record of the example on the format page, as bytes.
     fn bytes_on_page() -> Vec<u8> {
         let page = include_str!("../../../docs/formats/anchor.md");
         let hex = page.split("```text hex").nth(1).unwrap();
@@ -410,7 +411,7 @@ mod tests {
         let strange = Tag(*b"MORE");
         let disk = MemDisk::new();
         let mut record = example().to_record();
-        // Between the others, so that its place is seen to stay.
+        // Between the others, to show that its place stays.
         let known = std::mem::take(&mut record.sections);
         let mut known = known.iter();
         let first = known.next().unwrap();

@@ -18,12 +18,12 @@ pub struct AnchorCell {
     updating: Mutex<Option<Arc<Anchor>>>,
     /// The record as it is on disk.
     record: Mutex<Arc<Anchor>>,
-    /// How far the archive holds the log, if that is further than the record says; see `archived`.
+    /// The end of the log in the archive, if it is beyond the record's; see `archived`.
     archive: Mutex<Option<EpochEnds>>,
 }
 
 impl AnchorCell {
-    /// A cell over an open file and the record read from it.
+    /// Returns a cell over an open file and the record read from it.
     #[must_use]
     pub fn new(file: AnchorFile, record: Anchor) -> Self {
         AnchorCell {
@@ -34,24 +34,24 @@ impl AnchorCell {
         }
     }
 
-    /// What the archive has reached in memory.
+    /// Returns the archive's progress, which is in memory only.
     pub(crate) fn archive_progress(&self) -> &Mutex<Option<EpochEnds>> {
         &self.archive
     }
 
-    /// The record. An update makes another one.
+    /// Returns the record. An update makes another one.
     #[must_use]
     pub fn get(&self) -> Arc<Anchor> {
         Arc::clone(&self.record.lock())
     }
 
-    /// Changes the record: written and synced before a reader sees it. A change that was delayed
-    /// before is completed first.
+    /// Changes the record, which is written and synced before a reader sees it. A change that was
+    /// delayed before is completed first.
     ///
     /// # Errors
-    /// The record in memory is unchanged; what is on the disk is one of the two. After
-    /// [`Failure::Delay`] the change comes into force with the next update, whatever that one is:
-    /// a caller repeats its change, which must have the same effect again.
+    /// The record in memory is unchanged; the disk has the old or the new record. After
+    /// [`Failure::Delay`] the change comes into force with the next update, whatever that update
+    /// is. The caller repeats its change, which must have the same effect again.
     pub fn update(&self, change: impl FnOnce(&mut Anchor)) -> Result<Arc<Anchor>, Failure> {
         self.update_by(AnchorFile::write, change)
     }
@@ -105,7 +105,7 @@ impl AnchorCell {
     /// Changes the record of a running database, whose log a final failure stops.
     ///
     /// # Errors
-    /// As [`update`](Self::update); [`Wal::failure`] says whether the log has stopped.
+    /// As [`update`](Self::update); [`Wal::failure`] returns whether the log has stopped.
     pub fn update_running(
         &self,
         wal: &Wal,
@@ -121,8 +121,8 @@ impl AnchorCell {
 }
 
 impl AnchorCell {
-    /// Declares a family of ordered frames: when this returns, a restart after any crash knows that the log may
-    /// hold them. To declare it again costs a look.
+    /// Declares a family of ordered frames: when this returns, a restart after any crash knows that the log may hold
+    /// them. Declaring it again costs one read of the record.
     ///
     /// # Errors
     /// Those of [`update_running`](Self::update_running), after which the caller declares it again or appends no

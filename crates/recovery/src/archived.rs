@@ -1,9 +1,9 @@
-//! How far an archive holds the log: the section `ARCH` of the anchor (docs/formats/anchor.md).
+//! The end of the log in the archive: the section `ARCH` of the anchor (docs/formats/anchor.md).
 //!
-//! An archive takes the log from its own files, so the log must not be cut ahead of it. What the archive holds is
-//! known twice. The *section* is durable and says up to where the log may have been cut on the archive's account. The
-//! *progress*, in memory, is what the archive has made durable since; the next update that cuts the
-//! log moves the section there. So archiving costs the anchor no update of its own.
+//! An archive takes the log from its own files, so the log must not be cut ahead of it. The end of the archive is kept
+//! in two places. The *section* is durable: up to there the log may have been cut because the archive holds it. The
+//! *progress*, in memory, is the end of what the archive has made durable since. The next update that cuts the log
+//! moves the section there. So archiving costs the anchor no separate update.
 //!
 //! ```text
 //!  declared ─ section ≤ progress ≤ D ─ next naming of an image: section := progress, log cut below ─► …
@@ -11,8 +11,9 @@
 //!
 //! # Invariants
 //! * Section and progress only grow, and lie at or before D.
-//! * The log is cut at or below the section, which is durable before (`truncate`).
-//! * An archive that ends before the section has lost runs; one that ends beyond D proves that the log has.
+//! * The log is cut at or below the section, which is made durable first (`truncate`).
+//! * An archive that ends before the section has lost runs. One that ends beyond D proves that the log has lost its
+//!   end.
 
 use perdura_base::cursor::{Reader, Writer};
 use perdura_base::{Epoch, Error, Pos, Result};
@@ -26,7 +27,7 @@ use crate::owner::claims;
 /// The tag of the section.
 pub const SECTION: [u8; 4] = *b"ARCH";
 
-/// The section's payload.
+/// Returns the section's payload.
 #[must_use]
 pub(crate) fn encode(archived: &EpochEnds) -> Vec<u8> {
     let mut out = Vec::with_capacity(8 + 8 * archived.ends.len());
@@ -35,7 +36,7 @@ pub(crate) fn encode(archived: &EpochEnds) -> Vec<u8> {
     out
 }
 
-/// The inverse of [`encode`] in a database of so many streams.
+/// Decodes what [`encode`] wrote, for a database of `streams` streams.
 #[must_use]
 pub(crate) fn decode(payload: &[u8], streams: u8) -> Option<EpochEnds> {
     let mut r = Reader::new(payload);
@@ -45,12 +46,12 @@ pub(crate) fn decode(payload: &[u8], streams: u8) -> Option<EpochEnds> {
     (r.remaining() == 0).then_some(EpochEnds { epoch, ends })
 }
 
-/// Holds an archive that ends at `given`, if one is configured, and what the anchor says of it against the log
-/// that a restart has found, durable up to `durable`.
+/// Compares the log that a restart has found, durable up to `durable`, with the archive that ends at `given`, if one is
+/// configured, and with the anchor's section.
 ///
 /// # Errors
-/// [`Error::Usage`] as [`Anchor::check_archivable`]; [`Error::LostLog`] if the archive holds epochs that the log does not reach; [`Error::Corrupt`] if the archive holds less
-/// than the anchor says, or is of another log.
+/// [`Error::Usage`] as [`Anchor::check_archivable`]. [`Error::LostLog`] if the archive holds epochs that the log does
+/// not reach. [`Error::Corrupt`] if the archive ends before the anchor's section, or is of another log.
 pub fn check_archive(anchor: &Anchor, given: Option<&EpochEnds>, durable: &Vouched) -> Result<()> {
     if given.is_some() || anchor.archived.is_some() {
         anchor.check_archivable()?;
@@ -64,7 +65,7 @@ pub fn check_archive(anchor: &Anchor, given: Option<&EpochEnds>, durable: &Vouch
     }
 }
 
-/// What the log was cut for is in the archive.
+/// Fails if the archive ends before `named`: the log may have been cut up to there.
 fn check_not_behind(given: &EpochEnds, named: &EpochEnds) -> Result<()> {
     assert_eq!(given.ends.len(), named.ends.len(), "both are of this log");
     let behind = given.ends.iter().zip(&named.ends).any(|(a, b)| a < b);
@@ -85,7 +86,8 @@ fn check_not_behind(given: &EpochEnds, named: &EpochEnds) -> Result<()> {
 }
 
 impl Anchor {
-    /// Returns where an archive has the changes of this database: by the frames that owners claim, and in runs without any.
+    /// Returns the place of this database's changes in an archive. The frames that owners claim decide it; without such
+    /// frames it is runs.
     #[must_use]
     pub fn archive(&self) -> Archived {
         let claims = claims(self);
@@ -108,8 +110,8 @@ impl Anchor {
         )))
     }
 
-    /// The anchor of an update that cuts the log: says that the archive holds the log up to `progress`. Without a
-    /// section there is no archive, and nothing changes.
+    /// Moves the section to `progress`, for an update that cuts the log: the archive holds the log up to there. Without
+    /// a section there is no archive, and nothing changes.
     pub(crate) fn move_archived(&mut self, progress: Option<&EpochEnds>) {
         let (Some(named), Some(progress)) = (&mut self.archived, progress) else {
             return;
@@ -127,7 +129,7 @@ impl Anchor {
 }
 
 impl AnchorCell {
-    /// How far the archive holds the log; `None` if the database is not archived.
+    /// Returns the end of the log in the archive. `None`: the database is not archived.
     #[must_use]
     pub fn archived(&self) -> Option<EpochEnds> {
         let mut record = Anchor::clone(&self.get());
@@ -135,13 +137,13 @@ impl AnchorCell {
         record.archived
     }
 
-    /// Notes that the archive holds the log up to `end`, durable there. The first call declares the archive in the anchor:
-    /// from its return on, the log behind `end` is kept. Later ones are in memory.
+    /// Notes that the archive holds the log up to `end`, durably. The first call declares the archive in the anchor:
+    /// from its return on, the log behind `end` is kept. Later calls change memory only.
     ///
     /// # Errors
     /// As [`check_archive`], with what is durable now. A first call also fails as
-    /// [`update_running`](Self::update_running), and with [`Error::LogFull`] if the anchor names so many lives that
-    /// it has no room: then nothing is archived.
+    /// [`update_running`](Self::update_running). It fails with [`Error::LogFull`] if the lives in the anchor leave no
+    /// room for the section: then nothing is archived.
     pub fn set_archived(&self, wal: &Wal, end: &EpochEnds) -> Result<()> {
         self.get().check_archivable()?;
         end.check_durable(&wal.durable_end(Rung::Disk))?;
@@ -267,7 +269,7 @@ mod tests {
             assert!(behind.to_string().contains("has lost runs"), "{behind}");
         }
         assert!(check(&anchor, Some(ends(8, &[4096, 4096])), &log).is_ok());
-        // Without the archive at hand, what the anchor says of it is enough.
+        // Without the archive at hand, the anchor's section is enough.
         let lost = check(&anchor, None, &durable(7, &[4096, 4096])).unwrap_err();
         assert!(
             matches!(

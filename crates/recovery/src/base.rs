@@ -14,28 +14,29 @@ use crate::rule::ImageKind;
 
 /// An image to recover from. All methods may run on any thread.
 pub trait Image: Sync {
-    /// What `read` hands to `play`.
+    /// A part of the image, which `read` returns and `play` takes.
     type Part: Send;
 
-    /// What the image's pages hold, but for those that have another base.
+    /// Returns the state that the image's pages hold, except pages with another base.
     fn kind(&self) -> ImageKind;
 
-    /// What the records of a page are tested against; `None` for a page that is given up.
+    /// Returns the base that the records of a page are tested against. `None`: the page is given
+    /// up.
     fn base_of(&self, page: PageId) -> Option<&Base>;
 
-    /// Parts on each disk.
+    /// Returns the number of parts on each disk.
     fn parts(&self) -> Vec<usize>;
 
-    /// BR: reads a part.
+    /// Reads a part (BR).
     ///
     /// # Errors
     /// The disk's.
     fn read(&self, disk: usize, part: usize) -> Result<Self::Part>;
 
-    /// Bytes that `read` returned.
+    /// Returns the number of bytes that `read` returned.
     fn bytes(&self, part: &Self::Part) -> u64;
 
-    /// BP: puts a part into memory. Returns the number of pages that are damaged: the image knows
+    /// Puts a part into memory (BP). Returns the number of pages that are damaged: the image knows
     /// which, and the state that is being recovered is void.
     ///
     /// # Errors
@@ -46,33 +47,33 @@ pub trait Image: Sync {
     /// all its changes are durable.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if the log ends, at epoch `end`, before that.
+    /// [`Error::Corrupt`] if the log's end, epoch `end`, is too early for that.
     fn check_end(&self, end: Epoch) -> Result<()>;
 }
 
-/// What the records of a page are tested against.
+/// The state that the records of a page are tested against.
 #[derive(Debug, Clone, Default)]
 pub struct Base {
-    /// What the page's image holds.
+    /// The state that the page's image holds.
     pub kind: ImageKind,
     begin: Vec<Pos>,
 }
 
 impl Base {
-    /// The base of an image whose first possible record stands at `begin` in each stream.
+    /// Returns the base of an image whose first possible record is at `begin` in each stream.
     #[must_use]
     pub fn new(kind: ImageKind, begin: Vec<Pos>) -> Base {
         Base { kind, begin }
     }
 
-    /// Where each stream is read from for this image.
+    /// Returns the position in each stream from which it is read for this image.
     #[must_use]
     pub fn begin(&self) -> &[Pos] {
         &self.begin
     }
 
-    /// Whether a record at this position may concern the image: records before the image's begin do
-    /// not, whatever their tag.
+    /// Returns whether a record at this position may concern the image. Records before the image's
+    /// begin do not, whatever their tag.
     #[must_use]
     pub fn reaches(&self, stream: StreamId, pos: Pos) -> bool {
         self.begin
@@ -80,7 +81,7 @@ impl Base {
             .is_none_or(|begin| pos >= *begin)
     }
 
-    /// The sweep that the base is, for a player that decides by tags or begin marks alone.
+    /// Returns the sweep of the base, for a player that decides by tags or begin marks alone.
     ///
     /// # Errors
     /// [`Error::Usage`] for a consistent cut, which has neither.
@@ -95,7 +96,7 @@ impl Base {
     }
 }
 
-/// The checkpoint of a begin mark.
+/// Returns the checkpoint of a begin mark.
 pub(crate) fn begun_by(payload: &[u8]) -> Option<CkptEpoch> {
     Reader::new(payload).varint().map(CkptEpoch)
 }

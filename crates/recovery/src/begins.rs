@@ -1,8 +1,8 @@
 //! The lowest epochs of the images: the section `BEGN` of the anchor (docs/formats/anchor.md).
 //!
-//! They are not in the section of the images, because builds that do not know them must go on reading that one.
-//! Such a build keeps this section while it makes other images. So each epoch stands beside the checkpoint that it
-//! is of, and counts only for that.
+//! They are not in the section of the images, because builds that do not know them must still be able to read that
+//! section. Such a build keeps this section while it makes other images. So each epoch is stored with its checkpoint,
+//! and counts only for that checkpoint.
 
 use perdura_base::cursor::{Reader, Writer};
 use perdura_base::{CkptEpoch, Epoch, ImageSlot};
@@ -12,7 +12,7 @@ use crate::images::{Images, begins_by};
 /// The tag of the section.
 pub const SECTION: [u8; 4] = *b"BEGN";
 
-/// The section's payload; `None` if no image has a known epoch.
+/// Returns the section's payload. `None`: no image has a known epoch.
 #[must_use]
 pub(crate) fn encode(images: &Images) -> Option<Vec<u8>> {
     images.iter().find_map(|image| image.begin_epoch)?;
@@ -26,7 +26,7 @@ pub(crate) fn encode(images: &Images) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// Reads a payload into the images that it is of; `None` if it is none that [`encode`] writes.
+/// Reads a payload into its images. `None`: [`encode`] does not write such a payload.
 #[must_use]
 pub(crate) fn decode(payload: &[u8], mut images: Images) -> Option<Images> {
     let mut r = Reader::new(payload);
@@ -73,7 +73,7 @@ mod tests {
         let bytes = encode(&images()).unwrap();
         let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
         assert_eq!(digits, hex);
-        // What the section of the images says by itself.
+        // The contents of the section of the images by itself.
         let without = Images::decode(&images().encode(), 1).unwrap();
         assert_eq!(without.get(ImageSlot::A).begin_epoch, None);
         assert_eq!(encode(&without), None);

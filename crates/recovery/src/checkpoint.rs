@@ -3,14 +3,15 @@
 //! ```text
 //! Idle ─ begin ─► Copy ⇄ Write ─ last partition ─► SyncPages ─► Directory ─► Trees ─► Mark ─► Await ─► Anchor ─► Truncate ─► Idle
 //! ```
-//! * *begin*: the anchor says BUILDING for the slot about to be overwritten, so that it is no
-//!   fallback from then on; begin marks are appended to every stream; then `G := k` is published.
-//!   The transaction layer adds its own conditions through a [`Window`]. With a *cut* all of this happens under
-//!   all latches, and the image holds the pages as of that instant: it is *consistent*, as ordered frames need it.
+//! * *begin*: the anchor marks the slot about to be overwritten as BUILDING, so it is no fallback any more. Begin marks
+//!   are appended to every stream; then `G := k` is published. The transaction layer adds its own conditions through a
+//!   [`Window`]. With a *cut* all of this happens under all latches, and the image holds the pages as of that instant.
+//!   Such an image is *consistent*, as ordered frames need it.
 //! * *Copy*: under the partition's latch, pages get `epoch := k`; those dirty for the slot are
-//!   copied to a staging buffer. Never in the middle of a transaction: the latch is its latch.
-//! * *Write*: the staged pages, outside the latch. At the partition's end its section of the
-//!   directory, with the hash index as it stood under the last latch.
+//!   copied to a staging buffer. This never happens in the middle of a transaction, because the
+//!   transaction holds that latch.
+//! * *Write*: the staged pages, outside the latch. At the partition's end, its section of the
+//!   directory is written, with the hash index as it was under the last latch.
 //! * *Trees*: the pages of trees that were dirty at the begin are written ([`crate::tree::live`]).
 //! * *Mark*, *Await*: end marks; the image counts once their epoch is durable, because then every
 //!   record it reflects is.
@@ -18,31 +19,30 @@
 //!
 //! | module | one idea |
 //! |---|---|
-//! | `phase` | the states, and the table of what may follow what |
-//! | `cut` | what a consistent image takes beside |
+//! | `phase` | the states, and the table of their successors |
+//! | `cut` | the extras of a consistent image |
 //! | `naming` | the anchor names the image, and then the log is cut |
 //! | `pin` | an image that is being copied is not overwritten |
 //! | `pages` | a page's way from memory to the pages files |
-//! | `share` | what a component does in a checkpoint |
+//! | `share` | a component's part in a checkpoint |
 //! | `trees` | the part of pages that are on disk |
 //! | `progress` | a step's result, and figures |
 //! | `seeded` | seeded bugs that need code |
 //!
-//! The pages of partition p are on image disk p modulo the number of disks; the directory, which the
-//! anchor names, is on the data disk and written after all of them are synced.
+//! The pages of partition p are on image disk p modulo the number of disks. The directory, which the anchor names, is
+//! on the data disk and is written after all pages are synced.
 //!
-//! A failed read or write of an image marks the pages in hand dirty again and cancels: cancelling is
-//! just stopping, since the epochs already assigned stay right. A failed sync of pages, or a failed
-//! update of the anchor, stops the database: what the disk holds is not known any more. A log
-//! segment or directory that cannot be removed is left for [`Checkpointer::clear_away`]: the image
-//! counts without that.
+//! A failed read or write of an image marks the staged pages dirty again and cancels the checkpoint. Cancelling needs
+//! no more than stopping, because the epochs already assigned stay right. A failed sync of pages, or a failed update of
+//! the anchor, stops the database, because the contents of the disk are unknown. A log segment or directory that cannot
+//! be removed is left for [`Checkpointer::clear_away`]: the image counts anyway.
 //!
 //! # Source
 //! *Differential Logging* (000), algorithm 2.
 //!
 //! # Deviations
 //! Pages are copied to memory under the latch where the paper copies "asynchronously": a live page
-//! that changes during its I/O mixes states that no tag can tell apart. A page born within the
+//! that changes during its I/O mixes states that no tag can distinguish. A page born within the
 //! window carries tag `k` and is not swept: it is zeros in image `k`, and its records are replayed.
 
 use std::sync::Arc;
@@ -94,17 +94,17 @@ pub(crate) struct Sweep {
     begin_ns: u64,
     /// The pages files, one on each image disk.
     images: Vec<ImageFile>,
-    /// `None` once the file has been completed.
+    /// The writer of the directory. `None`: the file has been completed.
     writer: Option<DirectoryWriter>,
     directory_crc: u32,
     covering: Covering,
     /// The lowest commit epoch of the begin marks.
     begin_epoch: Epoch,
-    /// The instant that the image holds; `None` for a fuzzy sweep. Open in the partitions not yet swept.
+    /// The instant that the image holds, still open in the partitions not yet swept. `None`: the sweep is fuzzy.
     cut: Option<Cut>,
     /// The redo starts of the trees whose parts have ended.
     pub redo_starts: Vec<Gsn>,
-    /// Where the sweep goes on after pages that were visited out of turn.
+    /// The place where the sweep continues after pages that were visited out of turn.
     goes_on: Option<(u16, u32)>,
     /// The digests of the partitions that have their sections.
     digests: Vec<u64>,
@@ -112,7 +112,7 @@ pub(crate) struct Sweep {
     bytes: u64,
 }
 
-/// What the machine is doing.
+/// The state of the machine.
 enum Activity {
     Idle,
     Running { sweep: Box<Sweep>, phase: Phase },
@@ -135,7 +135,7 @@ pub(crate) struct Taken {
 }
 
 impl Taken {
-    /// A step that wrote nothing to the image.
+    /// Returns a step that wrote nothing to the image.
     fn worked(event: Event, next: Phase) -> Taken {
         Taken {
             event,
@@ -173,7 +173,7 @@ pub struct CheckpointParts {
     pub anchor: Arc<AnchorCell>,
     /// The disks.
     pub disks: Disks,
-    /// What the transactions need around the window's ends.
+    /// The work of the transaction layer around the window's ends.
     pub window: Arc<dyn Window>,
     /// Time, for the report only.
     pub clock: Arc<dyn Clock>,
@@ -194,13 +194,13 @@ pub struct Checkpointer {
     leftover: Option<Leftover>,
     /// A copy of the figures for callers that must not wait for a step's I/O.
     published: Arc<Mutex<CheckpointStats>>,
-    /// The digest of the newest image, as far as it is known: what the standing proof begins and ends with.
+    /// The digest of the newest image, with which the standing proof begins and ends. `None`: it is not known.
     newest: Arc<Mutex<Option<Arc<SweepDigest>>>>,
     pins: pin::Pins,
 }
 
 impl Checkpointer {
-    /// A checkpointer that knows what the images on disk list.
+    /// Makes a checkpointer that knows the directories of the images on disk.
     #[must_use]
     pub fn new(parts: CheckpointParts, directories: [Directory; 2]) -> Self {
         let newest = parts.anchor.get();
@@ -235,13 +235,13 @@ impl Checkpointer {
         }
     }
 
-    /// The figures, kept up to date after every step; reading them never waits for one.
+    /// Returns the figures, kept up to date after every step; reading them never waits for one.
     #[must_use]
     pub fn published(&self) -> Arc<Mutex<CheckpointStats>> {
         Arc::clone(&self.published)
     }
 
-    /// The digest of the newest image, kept up to date; `None` as long as it is not known.
+    /// Returns the digest of the newest image, kept up to date. `None`: it is not known yet.
     #[must_use]
     pub fn newest_digest(&self) -> Arc<Mutex<Option<Arc<SweepDigest>>>> {
         Arc::clone(&self.newest)
@@ -254,7 +254,7 @@ impl Checkpointer {
         };
     }
 
-    /// Whether a checkpoint is running.
+    /// Returns whether a checkpoint is running.
     #[must_use]
     pub fn is_running(&self) -> bool {
         !matches!(self.activity, Activity::Idle)
@@ -263,9 +263,9 @@ impl Checkpointer {
     /// Starts a checkpoint; nothing happens if one is running.
     ///
     /// # Errors
-    /// Nothing was begun, and nothing is lost: begin again later, for instance when the image that it overwrites is no longer
-    /// [held](Pin). A failed update of the anchor has
-    /// stopped the log, unless it was refused for want of space.
+    /// Nothing was begun, and nothing is lost. The caller begins again later, for instance when the image that it
+    /// overwrites is no longer [held](Pin). A failed update of the anchor has stopped the log, unless it was refused
+    /// for want of space.
     pub fn begin(&mut self) -> Result<()> {
         if self.is_running() {
             return Ok(());
@@ -349,9 +349,9 @@ impl Checkpointer {
     /// Takes one step.
     ///
     /// # Errors
-    /// A failure has cancelled the checkpoint and nothing is lost; begin again later. A failed sync
-    /// of pages or update of the anchor has stopped the log. An anchor that is refused for want of
-    /// space cancels nothing: the next step tries again to name the image.
+    /// A failure has cancelled the checkpoint, and nothing is lost; the caller begins again later.
+    /// A failed sync of pages or update of the anchor has stopped the log. An anchor that is
+    /// refused for want of space cancels nothing: the next step tries again to name the image.
     pub fn step(&mut self) -> Result<CheckpointProgress> {
         let Activity::Running { mut sweep, phase } =
             std::mem::replace(&mut self.activity, Activity::Idle)
@@ -382,14 +382,14 @@ impl Checkpointer {
         result.map(|taken| taken.progress)
     }
 
-    /// Puts an idle machine to work.
+    /// Starts an idle machine.
     fn enter(&mut self, event: Event, sweep: Box<Sweep>, phase: Phase) {
         assert_eq!(self.activity.stage().advance(event), phase.stage());
         self.activity = Activity::Running { sweep, phase };
     }
 
-    /// Gives the running checkpoint up, unless its image is being named already: cancelling is just
-    /// stopping. Returns whether one was given up.
+    /// Gives up the running checkpoint, unless its image is being named already. Cancelling needs
+    /// no more than stopping. Returns whether one was given up.
     pub fn abandon(&mut self) -> bool {
         if self.activity.stage().after(Event::Abandon).is_none() {
             return false;
@@ -403,7 +403,7 @@ impl Checkpointer {
         true
     }
 
-    /// Does what the phase says.
+    /// Takes a step of the phase.
     fn take(&mut self, sweep: &mut Sweep, phase: Phase) -> Result<Taken> {
         if let Some(at) = phase.share() {
             return self.parts.shares[at].step(self, sweep, phase);
@@ -428,7 +428,7 @@ impl Checkpointer {
         }
     }
 
-    /// Ends the window. The cover reaches back to what components need beside it.
+    /// Ends the window. The cover reaches back to the log that components need besides it.
     fn end_window(&self, sweep: &Sweep) -> Cover {
         let parts = &self.parts;
         let needs = parts.shares.map(|share| share.needs(parts));
@@ -438,7 +438,7 @@ impl Checkpointer {
         needs.iter().fold(cover, |cover, from| cover.keeping(from))
     }
 
-    /// Looks whether the cover is durable.
+    /// Checks whether the cover is durable.
     fn await_log(&self, sweep: &Sweep) -> Result<Taken> {
         self.parts.wal.check()?;
         if self.is_durable(sweep.covering.closed()) {
@@ -476,7 +476,7 @@ impl Checkpointer {
         }));
     }
 
-    /// Gives a sweep up, in every component.
+    /// Gives up a sweep, in every component.
     fn cancel(&mut self, sweep: &Sweep) {
         self.stats.cancelled += 1;
         if sweep.covering.is_open() {

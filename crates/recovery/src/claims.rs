@@ -1,4 +1,4 @@
-//! Claims: which frames of a log are for later passes than the first.
+//! Claims: the frames of a log that are for later passes than the first.
 
 use perdura_wal::{FrameKind, Holds, Role};
 

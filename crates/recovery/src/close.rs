@@ -10,8 +10,8 @@ use crate::image::folder;
 use crate::options::RestartOptions;
 use crate::plan::ImagePlan;
 
-/// What this restart believed is on the disks before the anchor says so: a dead process may have
-/// written blocks, and given files their names, without having synced either.
+/// Makes durable what this restart has read, before the anchor says so. A dead process may have
+/// written blocks and named files without syncing either.
 pub(crate) fn make_durable(
     options: &RestartOptions,
     anchor: &Anchor,
@@ -35,11 +35,11 @@ pub(crate) fn make_durable(
     options.disks.data.sync_dir("")
 }
 
-/// I8: the anchor that is about to be written vouches for nothing that [`make_durable`] did not write
-/// again and the last anchor did not vouch for.
+/// Asserts I8: the anchor that is about to be written vouches only for what [`make_durable`] wrote again, or what the
+/// last anchor vouched for.
 ///
 /// # Panics
-/// If it does.
+/// If the anchor vouches for more.
 pub(crate) fn assert_believed_is_durable(before: &Anchor, record: &Anchor, scans: &[StreamScan]) {
     for scan in scans {
         let stream = usize::from(scan.stream.0);
@@ -61,8 +61,7 @@ pub(crate) fn assert_believed_is_durable(before: &Anchor, record: &Anchor, scans
 /// Ends the incarnation that crashed and begins the next: in the anchor, before any work.
 ///
 /// # Errors
-/// [`Error::LogFull`] if so many incarnations ended without a checkpoint that the anchor cannot name
-/// another.
+/// [`Error::LogFull`] if the incarnations that ended without a checkpoint leave no room for another in the anchor.
 pub(crate) fn close_incarnation(
     record: &mut Anchor,
     cut: &Cut,
@@ -97,7 +96,7 @@ pub(crate) fn close_incarnation(
     Ok(())
 }
 
-/// What the log holds, as the restart has found it.
+/// Returns the end of the log that the restart has found.
 pub(crate) fn durable_end(cut: &Cut) -> Vouched {
     Vouched {
         epoch: cut.durable,
@@ -106,8 +105,8 @@ pub(crate) fn durable_end(cut: &Cut) -> Vouched {
     }
 }
 
-/// I4 at a restart: the cut keeps what the anchor vouched for, and the numbers that the next life
-/// begins with are above all that this one saw.
+/// Asserts I4 at a restart: the cut keeps what the anchor vouched for, and the first numbers of the
+/// next life are above all that this one saw.
 fn check_cut_keeps_what_was_acknowledged(record: &Anchor, cut: &Cut) {
     assert!(
         cut.durable >= record.vouched.epoch,
@@ -121,7 +120,8 @@ fn check_cut_keeps_what_was_acknowledged(record: &Anchor, cut: &Cut) {
     );
 }
 
-/// Epochs seen anywhere, void ones included, are never used again.
+/// Returns the first epoch of the next life. Epochs seen anywhere, void ones included, are never
+/// used again.
 pub(crate) fn first_epoch(cut: &Cut) -> Epoch {
     if armed(Flaw::EpochReused) {
         return Epoch(cut.durable.0 + 1);
@@ -131,7 +131,8 @@ pub(crate) fn first_epoch(cut: &Cut) -> Epoch {
     first
 }
 
-/// Numbers of operations seen anywhere, void ones included, are never given again.
+/// Returns the last number of an operation that was seen anywhere, void ones included. No number up
+/// to it is given again.
 pub(crate) fn last_number(cut: &Cut) -> Gsn {
     if armed(Flaw::NumberReused) {
         return Gsn(cut.gsn_max.0.saturating_sub(8));
@@ -143,7 +144,7 @@ pub(crate) fn last_number(cut: &Cut) -> Gsn {
     cut.gsn_max
 }
 
-/// The least that `G` may be after the restart: the next checkpoint's number is one more, and unused.
+/// Returns the lowest value of `G` after the restart: the next checkpoint's number is one more, and unused.
 pub(crate) fn ckpt_floor(anchor: &Anchor, image: &ImagePlan) -> CkptEpoch {
     let images = anchor.images.iter().map(|image| image.k);
     images.max().unwrap_or_default().max(image.k)

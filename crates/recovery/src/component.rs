@@ -5,11 +5,12 @@
 //! | [`heap`] | in memory; an image on disk has a copy of each | a sweep, which copies pages to the older image |
 //! | `tree` | on disk; a pool in memory has some | the pages that were dirty at its begin are written in place |
 //!
-//! Their records are the owners' (`owner`): the kind of a frame chooses the player, and a player replays into
-//! the component whose records it reads.
+//! Their records belong to the owners (`owner`): the kind of a frame chooses the player, and a player replays into the
+//! component whose records it reads.
 //!
 //! # To add a component
-//! Implement `Component` and `Share` in a file of this folder, give it phases of a checkpoint, and add it to `COMPONENTS`.
+//! Implement `Component` and `Share` in a file of this folder, give it phases of a checkpoint, and add it to
+//! `COMPONENTS`.
 
 mod contents;
 pub mod heap;
@@ -39,7 +40,7 @@ pub(crate) trait Component: Share {
     /// Checks each of its pages on disk.
     fn check_disk(&self, options: &RestartOptions, anchor: &Anchor, found: &mut Findings);
 
-    /// Checks its pages as a restart leaves them, all together, as far as [`contents`](Self::contents) does not.
+    /// Checks its pages together, as a restart leaves them. Does not repeat the checks of [`contents`](Self::contents).
     ///
     /// # Errors
     /// The error of the first page that is not what it must be.
@@ -47,7 +48,7 @@ pub(crate) trait Component: Share {
         Ok(())
     }
 
-    /// Lists what a client reads.
+    /// Lists the keys and values that a client reads.
     ///
     /// # Errors
     /// The first error of `take`; [`Error::Corrupt`](perdura_base::Error::Corrupt) if a row cannot be read.
@@ -60,16 +61,17 @@ pub type Take<'a> = dyn FnMut(TableId, KeyContent<'_>) -> Result<()> + 'a;
 /// The pages of a database that is back.
 #[derive(Clone)]
 pub struct Data<'a> {
-    /// Those in memory.
+    /// The pages in memory.
     pub heap: &'a Heap,
-    /// Those of trees.
+    /// The pages of trees.
     pub trees: Vec<&'a Tree>,
     /// The end of the stable log, up to which pages of trees may be written to make room.
     pub eosl: Gsn,
 }
 
 impl Data<'_> {
-    /// Checks pages together, as far as reading all [`contents`](Self::contents) does not.
+    /// Checks pages together. Does not repeat the checks of reading all
+    /// [`contents`](Self::contents).
     ///
     /// # Errors
     /// The error of the first page that is not what it must be.
@@ -78,8 +80,8 @@ impl Data<'_> {
         components.try_for_each(|component| component.check_data(self, found))
     }
 
-    /// Passes every key of every table to `take`, with what a client reads of it. Tables of the heap come first, in
-    /// ascending order and at one moment, so that table 0, the catalog, is the first of all.
+    /// Passes every key of every table to `take`, with the value that a client reads. Tables of the heap come first, in
+    /// ascending order and at one moment, so table 0, the catalog, is the first of all.
     ///
     /// # Errors
     /// The first error of `take`; [`Error::Corrupt`](perdura_base::Error::Corrupt) if a row cannot be read;

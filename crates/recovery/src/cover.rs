@@ -6,14 +6,15 @@
 
 use perdura_base::{Epoch, Pos};
 
-/// What an image rests on: where the log of each stream is read from, and up to where it must be
-/// durable.
+/// The log that an image rests on: the position from which each stream is read, and the end up to
+/// which it must be durable.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Cover {
-    /// Where a restart from the image begins to read each stream: the window's begin mark, or the
-    /// first record of a transaction that was active at its end.
+    /// For each stream, the position at which a restart from the image begins to read. It is the
+    /// window's begin mark, or the first record of a transaction that was active at the window's
+    /// end.
     pub begin: Vec<Pos>,
-    /// Where each stream's window ends: its end mark.
+    /// For each stream, the end of the window: its end mark.
     pub end: Vec<Pos>,
     /// The newest commit epoch of the end marks: once it is durable, so is every record that the
     /// image reflects.
@@ -21,7 +22,7 @@ pub struct Cover {
 }
 
 impl Cover {
-    /// That of an image that was never written.
+    /// Returns the cover of an image that was never written.
     #[must_use]
     pub fn empty(streams: u8) -> Cover {
         Cover {
@@ -31,10 +32,10 @@ impl Cover {
         }
     }
 
-    /// That of a window between these marks.
+    /// Returns the cover of a window between these marks.
     ///
     /// # Panics
-    /// If an end mark is missing or stands ahead of its stream's begin mark.
+    /// If an end mark is missing or lies before its stream's begin mark.
     #[must_use]
     pub fn of_window(begin: &[Pos], end: Vec<Pos>, end_epoch: Epoch) -> Cover {
         assert_eq!(begin.len(), end.len(), "a window in every stream");
@@ -49,10 +50,10 @@ impl Cover {
         }
     }
 
-    /// Returns the same, reaching back to these positions where there is one. Those of no stream leave it as it is.
+    /// Extends the cover back to these positions, in each stream that has one.
     ///
     /// # Panics
-    /// If one lies behind a stream's end mark.
+    /// If a position lies behind a stream's end mark.
     #[must_use]
     pub fn keeping(mut self, from: &[Option<Pos>]) -> Cover {
         assert!(
@@ -67,11 +68,11 @@ impl Cover {
         self
     }
 
-    /// The same, reaching back to `undo_low`: in each stream the first record of any transaction that
-    /// the window's end found active, or the end mark.
+    /// Extends the cover back to `undo_low`: in each stream, the first record of any transaction that the window's end
+    /// found active, or the end mark.
     ///
     /// # Panics
-    /// If it lies behind a stream's end mark.
+    /// If `undo_low` lies behind a stream's end mark.
     #[must_use]
     pub fn reaching(mut self, undo_low: &[Pos]) -> Cover {
         assert_eq!(undo_low.len(), self.end.len(), "a list in every stream");
@@ -83,18 +84,18 @@ impl Cover {
     }
 }
 
-/// How far the cover of a running checkpoint is.
+/// The progress of the cover of a running checkpoint.
 pub(crate) enum Covering {
     /// The begin marks are appended.
     Open { marks: Vec<Pos> },
     /// The end marks are appended.
     Closed(Cover),
-    /// The anchor has the cover. It says that no restart needs the log below `floor`.
+    /// The anchor has the cover. By the anchor, no restart needs the log below `floor`.
     Named { floor: Vec<Pos> },
 }
 
 impl Covering {
-    /// The begin marks of the window that is open.
+    /// Returns the begin marks of the window that is open.
     pub fn marks(&self) -> &[Pos] {
         match self {
             Covering::Open { marks } => marks,
@@ -102,7 +103,7 @@ impl Covering {
         }
     }
 
-    /// The cover of a window that has ended and that the anchor does not name yet.
+    /// Returns the cover of a window that has ended and that the anchor does not name yet.
     pub fn closed(&self) -> &Cover {
         match self {
             Covering::Closed(cover) => cover,
@@ -111,12 +112,12 @@ impl Covering {
         }
     }
 
-    /// Whether the window is open: its end marks are not appended.
+    /// Returns whether the window is open: its end marks are not appended.
     pub fn is_open(&self) -> bool {
         matches!(self, Covering::Open { .. })
     }
 
-    /// How far the log may be cut.
+    /// Returns the position up to which each stream may be cut.
     pub fn floor(&self) -> &[Pos] {
         match self {
             Covering::Named { floor } => floor,

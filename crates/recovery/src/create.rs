@@ -29,7 +29,7 @@ pub struct NewDatabase {
     pub streams: u8,
     /// Sizes of the log's segments.
     pub segments: SegmentSizes,
-    /// What its log's records are.
+    /// The scheme of its log's records.
     pub scheme: Scheme,
 }
 
@@ -43,7 +43,7 @@ pub struct NewTree<'a> {
     pub tables: &'a [TableId],
     /// The rows of the first table, which ascend by their keys.
     pub rows: &'a mut dyn Iterator<Item = NewRow>,
-    /// How full leaves are made, percent.
+    /// The fill of its leaves, percent.
     pub percent: usize,
 }
 
@@ -60,7 +60,7 @@ fn make_tree(data: &dyn Disk, anchor: &mut Anchor, tree: NewTree<'_>) -> Result<
         "a scheme of trees beside one of pages in memory"
     );
     data.make_dir(TREE_DIR)?;
-    // Left by an attempt that was killed: a database that has lived has segments of its log, and is not made anew.
+    // An attempt that was killed left them: an existing database has segments of its log, and is not made anew.
     for name in [PAGES, DOUBLE] {
         match data.remove(&format!("{TREE_DIR}/{name}")) {
             Err(error) if !error.is_not_found() => return Err(error),
@@ -74,7 +74,7 @@ fn make_tree(data: &dyn Disk, anchor: &mut Anchor, tree: NewTree<'_>) -> Result<
 }
 
 /// Makes the files of a new database. The anchor comes last: without it there is no database. The rows that a tree is
-/// made with are there as soon as the database is.
+/// made with exist as soon as the database does.
 ///
 /// # Errors
 /// The disks'; [`Error::Usage`] for a size that no page of a tree has, and as [`fill`].

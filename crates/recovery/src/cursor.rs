@@ -1,7 +1,7 @@
 //! The frames of one owner, from all streams of a log in one order.
 //!
-//! The frames of a stream ascend in their owner's order, so the next frame is at the head of a stream. A stream is
-//! read unit by unit. Units without a frame of the owner are skipped, and the disk hears of the others before they
+//! The frames of a stream ascend in their owner's order, so the next frame is at the head of a stream. A stream is read
+//! unit by unit. Units without a frame of the owner are skipped, and the others are announced to the disk before they
 //! are read.
 
 use std::collections::VecDeque;
@@ -12,14 +12,14 @@ use perdura_base::Result;
 use perdura_base::num::to_u64;
 use perdura_wal::{Direction, Frame, Holds, Origin, StreamScan, Unit};
 
-/// Units that the disk hears of before they are read.
+/// Units that are announced to the disk before they are read.
 const AHEAD_UNITS: usize = 4;
 
 /// The bytes of a frame that was read.
 pub(crate) struct FrameBytes {
     unit: Arc<Unit>,
     payload: Range<usize>,
-    /// FrameBytes of memory that it keeps: its share of its unit.
+    /// Bytes of memory that it keeps: its share of its unit.
     pub weight: u64,
 }
 
@@ -43,7 +43,7 @@ pub(crate) trait Reads {
     /// Returns whether a unit that holds this has a frame for it.
     fn wants(&self, holds: Holds) -> bool;
 
-    /// Reads a frame; `None` if it is not the owner's.
+    /// Reads a frame. `None`: it does not belong to the owner.
     ///
     /// # Errors
     /// A frame that cannot be read, or that is not declared.
@@ -58,10 +58,10 @@ pub(crate) trait Reads {
     /// The writer's mistake.
     fn follows(&self, entry: &Self::Entry, before: u64, origin: &Origin) -> Result<()>;
 
-    /// Returns what must not lie above the next frame of the stream.
+    /// Returns the end of the frame. The next frame of the stream must not begin below it.
     fn end(entry: &Self::Entry) -> u64;
 
-    /// Hears of the bytes of a unit that was read.
+    /// Notes the bytes of a unit that was read.
     fn note_read(&self, _bytes: u64) {}
 }
 
@@ -120,7 +120,7 @@ impl<'a, R: Reads> Cursor<'a, R> {
         self.streams.iter().map(of).sum()
     }
 
-    /// Returns the order of the next frame and its stream; `None` at the end of the log.
+    /// Returns the order of the next frame and its stream. `None`: the log has ended.
     ///
     /// # Errors
     /// The medium's; damage; those of [`Reads`].
@@ -178,7 +178,7 @@ impl<'a, R: Reads> Cursor<'a, R> {
         self.streams.len()
     }
 
-    /// Reads on in a stream until it has a frame, or ends.
+    /// Reads further in a stream until it has a frame, or ends.
     fn fill(&mut self, at: usize) -> Result<()> {
         let stream = &mut self.streams[at];
         while stream.entries.is_empty() && stream.next < stream.units.len() {
@@ -223,8 +223,8 @@ impl<E> Stream<'_, E> {
     }
 }
 
-/// Returns units with the blocks between them, where those are so few that a disk reads through them sooner than it begins
-/// anew.
+/// Returns units joined with the blocks between them, if those are so few that a disk reads through them sooner than it
+/// begins another read.
 fn joined(scan: &StreamScan, units: &[Range<usize>], bytes: u64) -> Vec<Range<usize>> {
     let mut joined: Vec<Range<usize>> = Vec::new();
     for unit in units {

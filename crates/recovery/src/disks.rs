@@ -20,12 +20,12 @@ use crate::image::{disk_of, pages_path};
 /// The lock file of the data directory.
 pub(crate) const LOCK_PATH: &str = "LOCK";
 
-/// The lock file of a directory of a log stream.
+/// Returns the lock file of a directory of a log stream.
 pub(crate) fn log_lock(stream: StreamId) -> String {
     format!("{LOCK_PATH}.s{:02}", stream.0)
 }
 
-/// The lock file of a directory of images.
+/// Returns the lock file of a directory of images.
 pub(crate) fn image_lock(number: usize) -> String {
     format!("{LOCK_PATH}.i{number:02}")
 }
@@ -33,16 +33,17 @@ pub(crate) fn image_lock(number: usize) -> String {
 /// The disks of a database.
 #[derive(Clone)]
 pub struct Disks {
-    /// Of the anchor and the images' directories.
+    /// The disk of the anchor and the images' directories.
     pub data: Arc<dyn Disk>,
-    /// Of the images' pages, at least one; [`of_partition`](Self::of_partition) says which.
+    /// The disks of the images' pages, at least one; [`of_partition`](Self::of_partition) chooses
+    /// one.
     pub images: Vec<Arc<dyn Disk>>,
-    /// Of each log stream.
+    /// The disk of each log stream.
     pub logs: Vec<Arc<dyn Disk>>,
 }
 
 impl Disks {
-    /// All files on one disk.
+    /// Puts all files on one disk.
     #[must_use]
     pub fn on_one(disk: Arc<dyn Disk>, streams: usize) -> Disks {
         Disks {
@@ -52,7 +53,7 @@ impl Disks {
         }
     }
 
-    /// The disk that holds a partition's pages of the images.
+    /// Returns the disk that holds a partition's pages of the images.
     #[must_use]
     pub fn of_partition(&self, partition: PartitionId) -> &Arc<dyn Disk> {
         &self.images[disk_of(partition, self.images.len())]
@@ -72,7 +73,7 @@ pub struct Paths {
 }
 
 impl Paths {
-    /// The directory of a stream, if it is not the data directory.
+    /// Returns the directory of a stream, if it is not the data directory.
     fn log(&self, stream: StreamId) -> Option<&PathBuf> {
         match self.logs.len() {
             1 => self.logs.first(),
@@ -80,7 +81,7 @@ impl Paths {
         }
     }
 
-    /// The number of image disks that they name.
+    /// Returns the number of image disks that they name.
     #[must_use]
     pub fn image_disks(&self) -> usize {
         self.images.len().max(1)
@@ -117,15 +118,15 @@ pub(crate) fn check_image_disks(given: usize, has: usize) -> Result<()> {
     Ok(())
 }
 
-/// Which directories must be there.
+/// The directories that must exist.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Demand {
     /// All, if the database exists; those of a new one are made.
     OfExisting,
-    /// All that hold what a restart needs.
+    /// All directories that a restart needs.
     All,
-    /// The data directory, with an anchor that can be read. The others are read as far as they are
-    /// there.
+    /// The data directory, with an anchor that can be read. The others are read as far as they
+    /// exist.
     Anchor,
 }
 
@@ -137,7 +138,8 @@ pub use perdura_device::Locks;
 /// The disk's.
 pub fn lock_new_anchor(disks: &Disks, locks: &mut Locks) -> Result<()> {
     match disks.data.lock_present(ANCHOR_PATH) {
-        // The anchor was there: the lock is this process's, which holds the directory's.
+        // The anchor existed before: this process, which holds the directory's lock, has its lock
+        // too.
         Err(Error::Locked { .. }) => Ok(()),
         Err(error) => Err(error),
         Ok(lock) => {
@@ -184,13 +186,13 @@ impl<'a> Opening<'a> {
         })
     }
 
-    /// Whether the data directory holds a database.
+    /// Returns whether the data directory holds a database.
     #[must_use]
     pub fn exists(&self) -> bool {
         self.exists
     }
 
-    /// Names the format's version in the data directory, if nothing does.
+    /// Names the format's version in the data directory, if no file does.
     ///
     /// # Errors
     /// [`Error::Version`]; the disk's.
@@ -198,8 +200,8 @@ impl<'a> Opening<'a> {
         write_version(self.data.as_ref())
     }
 
-    /// The anchor, with what is wrong with it although it can be read; `None` if there is no
-    /// database.
+    /// Returns the anchor, with notes on faults that do not prevent its reading. `None`: there is
+    /// no database.
     ///
     /// # Errors
     /// Those of [`find`].
@@ -214,7 +216,7 @@ impl<'a> Opening<'a> {
     ///
     /// # Errors
     /// [`Error::Usage`] if the paths are too many or too few; [`Error::Corrupt`] for a directory
-    /// that is demanded and not there; [`Error::Locked`].
+    /// that is demanded and missing; [`Error::Locked`].
     pub fn finish(
         mut self,
         streams: u8,
@@ -232,8 +234,8 @@ impl<'a> Opening<'a> {
         for stream in (0..streams).map(StreamId) {
             logs.push(match self.paths.log(stream) {
                 None => Arc::clone(&self.data),
-                // A directory that is not there, or empty, is a disk that was not mounted, or a
-                // wrong name, and must not be made.
+                // A directory that is missing or empty means a disk that was not mounted, or a
+                // wrong name. It must not be made.
                 Some(dir) if demanded && !dir.join(LOG_DIR).is_dir() => {
                     return Err(missing_log(&dir.display().to_string(), stream));
                 }
@@ -277,7 +279,7 @@ impl<'a> Opening<'a> {
         Ok((disks, self.locks))
     }
 
-    /// The error for an image directory without a pages file.
+    /// Returns the error for an image directory without a pages file.
     fn no_pages(&self, dir: &Path, number: usize) -> Error {
         let dir = dir.display().to_string();
         if self.paths.images.len() == 1 && holds_pages(&self.paths.data) {
@@ -289,7 +291,8 @@ impl<'a> Opening<'a> {
         missing_image_dir(&dir, number)
     }
 
-    /// The disk of a directory, locked. The data directory, whose lock is held, keeps its disk.
+    /// Locks a directory and returns its disk. The data directory, whose lock is held, keeps its
+    /// disk.
     fn open_locked(&mut self, dir: &'a Path, lock: &str) -> Result<Arc<dyn Disk>> {
         if is_same(dir, &self.paths.data) {
             return Ok(Arc::clone(&self.data));
@@ -304,13 +307,13 @@ impl<'a> Opening<'a> {
     }
 }
 
-/// Whether a directory has a pages file of either image.
+/// Returns whether a directory has a pages file of either image.
 fn holds_pages(dir: &Path) -> bool {
     let mut slots = ImageSlot::ALL.iter();
     slots.any(|slot| dir.join(pages_path(*slot)).is_file())
 }
 
-/// Whether both paths lead to one directory that is there.
+/// Returns whether both paths lead to one directory that exists.
 fn is_same(one: &Path, other: &Path) -> bool {
     match (one.canonicalize(), other.canonicalize()) {
         (Ok(one), Ok(other)) => one == other,

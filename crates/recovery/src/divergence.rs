@@ -1,7 +1,7 @@
-//! What a replay did that its log does not say: the records whose re-execution differs.
+//! The differences between a replay and its log: the records whose re-execution has another result.
 //!
-//! A restart stops at the first one, unless its caller accepts them all. Then each is one [`Divergence`], and the
-//! report has the first of them and their count.
+//! A restart stops at the first difference, unless its caller accepts them all. Then each is one [`Divergence`], and
+//! the report has the first of them and their count.
 
 use std::fmt;
 
@@ -11,29 +11,29 @@ use perdura_formats::ordered::Part;
 use perdura_wal::Origin;
 use serde::Serialize;
 
-/// The report lists so many; the count is of all.
+/// The most divergences that a report lists. Its count is of all.
 pub const DIVERGENCES_LISTED_MAX: usize = 1000;
 
-/// What differs.
+/// The kind of a difference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Differs {
     /// The procedure's text: its calls run the program's text. Noted at the first call that is replayed.
     Body,
-    /// The hash of a call's effects: the new effects stand.
+    /// The hash of a call's effects: the new effects are kept.
     Effects,
     /// The call aborts: it changed nothing, and keeps its numbers.
     Abort,
-    /// A change of a row that is not there: it was left out.
+    /// A change of a row that does not exist: it was left out.
     Row,
 }
 
-/// One record whose replay differs from what it did before the crash.
+/// One record whose replay has another result than before the crash.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Divergence {
-    /// What differs.
+    /// The kind of the difference.
     pub differs: Differs,
-    /// The procedure and its argument types; `None` for a record of row changes.
+    /// The procedure and its argument types. `None`: it is a record of row changes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub procedure: Option<String>,
     /// The version that was logged: the hash of its text.
@@ -47,14 +47,14 @@ pub struct Divergence {
     pub epoch: u64,
     /// The transaction's partitions, with its number in each.
     pub parts: Vec<(u16, u64)>,
-    /// What the log says.
+    /// The result in the log.
     pub expected: String,
-    /// What the replay did.
+    /// The result of the replay.
     pub found: String,
 }
 
 impl Divergence {
-    /// A difference at a place, between what the log says and what the replay did.
+    /// Returns a difference at a place, between the log and the replay.
     #[must_use]
     pub fn new(
         differs: Differs,
@@ -77,7 +77,7 @@ impl Divergence {
         }
     }
 
-    /// Where a divergence is listed: log order, as far as there is one.
+    /// Returns the place of a divergence in the list: log order, as far as there is one.
     fn place(&self) -> (u64, u8, u64, &[(u16, u64)]) {
         (self.epoch, self.stream, self.position, &self.parts)
     }
@@ -103,14 +103,15 @@ impl fmt::Display for Divergence {
 /// The records of a restart that differ.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Divergences {
-    /// All of them.
+    /// The number of all divergences.
     pub count: u64,
-    /// The first that were met, [`DIVERGENCES_LISTED_MAX`] at most, in the order of their epochs.
+    /// The first divergences that were met, [`DIVERGENCES_LISTED_MAX`] at most, in the order of
+    /// their epochs.
     pub listed: Vec<Divergence>,
 }
 
 impl Divergences {
-    /// Whether there are none.
+    /// Returns whether there was no divergence.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.count == 0
@@ -128,7 +129,7 @@ impl Divergences {
         );
     }
 
-    /// The same in the order of the log: threads meet them in any.
+    /// Sorts the list in the order of the log: threads find divergences in any order.
     #[must_use]
     pub fn sorted(mut self) -> Divergences {
         self.listed.sort_by(|a, b| a.place().cmp(&b.place()));

@@ -30,7 +30,7 @@ pub struct DumpedFrame {
 /// The contents of a frame in words.
 #[derive(Debug, Default, Serialize)]
 pub struct FrameDump {
-    /// A line that says it all, or all but the parts below.
+    /// A line with the whole frame, or all but the parts below.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
     /// The records of a group.
@@ -57,7 +57,7 @@ pub struct DumpedRecord {
 }
 
 impl FrameDump {
-    /// Makes the dump of a frame that one line says.
+    /// Makes the dump of a frame that fits into one line.
     pub(crate) fn line(detail: String) -> FrameDump {
         FrameDump {
             detail: Some(detail),

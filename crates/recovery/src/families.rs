@@ -1,10 +1,10 @@
-//! Which families of ordered frames a log may hold: the section `ORDR` of the anchor
+//! The families of ordered frames that a log may hold: the section `ORDR` of the anchor
 //! (docs/formats/anchor.md).
 //!
-//! A build that does not know a family would start without its changes. So a database declares a family before
-//! it logs the first frame of it, in a section that is required: [`AnchorCell::declare`](crate::anchor_cell::AnchorCell::declare) returns when that is
-//! durable. A restart that finds a frame of a family that is not declared refuses the log. A declaration is
-//! never taken back.
+//! A build that does not know a family would start without its changes. So a database declares a family before it logs
+//! the first frame of it, in a section that is required:
+//! [`AnchorCell::declare`](crate::anchor_cell::AnchorCell::declare) returns when that is durable. A restart that finds
+//! a frame of a family that is not declared refuses the log. A declaration is never revoked.
 
 use perdura_base::cursor::Reader;
 use perdura_wal::{FrameKind, Scheme};
@@ -23,13 +23,13 @@ impl Family {
     /// Every family.
     pub const ALL: [Family; 2] = [Family::Effects, Family::Commands];
 
-    /// The family of frames of this kind; `None` if they are not ordered.
+    /// Returns the family of frames of this kind. `None`: they are not ordered.
     #[must_use]
     pub fn of(kind: FrameKind) -> Option<Family> {
         Family::ALL.into_iter().find(|family| family.kind() == kind)
     }
 
-    /// The kind of its frames.
+    /// Returns the kind of its frames.
     #[must_use]
     pub fn kind(self) -> FrameKind {
         match self {
@@ -38,7 +38,7 @@ impl Family {
         }
     }
 
-    /// The scheme of its frames.
+    /// Returns the scheme of its frames.
     #[must_use]
     pub fn scheme(self) -> Scheme {
         match self {
@@ -47,7 +47,7 @@ impl Family {
         }
     }
 
-    /// Its name in reports and errors.
+    /// Returns its name in reports and errors.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -69,13 +69,13 @@ impl Families {
     /// The name of the anchor's section.
     pub const SECTION: [u8; 4] = *b"ORDR";
 
-    /// Whether a family is one of them.
+    /// Returns whether `family` is in the set.
     #[must_use]
     pub fn has(self, family: Family) -> bool {
         self.0 & family.bit() != 0
     }
 
-    /// These and another one.
+    /// Returns the set with `family` added.
     #[must_use]
     pub fn with(self, family: Family) -> Families {
         let more = Families(self.0 | family.bit());
@@ -83,44 +83,44 @@ impl Families {
         more
     }
 
-    /// Whether there is none.
+    /// Returns whether the set is empty.
     #[must_use]
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// Each of them.
+    /// Returns each family of the set.
     pub fn iter(self) -> impl Iterator<Item = Family> {
         Family::ALL.into_iter().filter(move |f| self.has(*f))
     }
 
-    /// Their names.
+    /// Returns the names of the families.
     #[must_use]
     pub fn names(self) -> Vec<&'static str> {
         self.iter().map(Family::name).collect()
     }
 
-    /// A bit for each.
+    /// Returns a bit for each family.
     #[must_use]
     pub fn bits(self) -> u8 {
         self.0
     }
 
-    /// The inverse of [`bits`](Self::bits); `None` for a family that this build does not know.
+    /// Decodes [`bits`](Self::bits). `None`: a family that this build does not know.
     #[must_use]
     pub fn from_bits(bits: u8) -> Option<Families> {
         let known = Family::ALL.iter().fold(0, |bits, f| bits | f.bit());
         (bits & !known == 0).then_some(Families(bits))
     }
 
-    /// The section's payload.
+    /// Returns the section's payload.
     #[must_use]
     pub fn encode(self) -> Vec<u8> {
         assert!(!self.is_empty(), "no section says that there is nothing");
         vec![self.0, 0, 0, 0]
     }
 
-    /// The inverse of [`encode`](Self::encode); `None` for a family that this build does not know.
+    /// Decodes [`encode`](Self::encode). `None`: a family that this build does not know.
     #[must_use]
     pub fn decode(payload: &[u8]) -> Option<Families> {
         let mut r = Reader::new(payload);

@@ -9,10 +9,10 @@
 //! *Differential Logging* (000), algorithm 3: `Backward` is its CTT and ATT.
 //!
 //! # Deviations
-//! CTT and ATT are one table of fates, because the tag is tested in every phase and not only within the
-//! window. A transaction without an entry was lost in the crash. The tables are cleared where a life of
-//! the database ends, which is where its log was cut: transactions do not outlive their incarnation, and
-//! later incarnations do not reuse their numbers.
+//! CTT and ATT are one table of fates, because the tag is tested in every phase and not only within the window. A
+//! transaction without an entry was lost in the crash. The tables are cleared where a life of the database ends, which
+//! is where its log was cut. Transactions do not outlive their incarnation, and later incarnations do not reuse their
+//! numbers.
 
 use std::collections::{BTreeSet, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
@@ -89,7 +89,7 @@ impl Backward {
         }
     }
 
-    /// What to do with a change of `txn`.
+    /// Returns what to do with a change of `txn`.
     #[must_use]
     pub fn gate(&self, txn: TxnId, tag: CkptEpoch, image: ImageKind, target: Epoch) -> Gate {
         let fate = self.fates.get(&txn).copied();
@@ -97,8 +97,8 @@ impl Backward {
         if let Some(gate) = self.printed.gate(txn, fate, tag, image) {
             return gate;
         }
-        // Lost after the image was complete: what is read here lies behind the image's begin, and
-        // no image is begun in one life and ended in another.
+        // Lost after the image was complete: records that are read here lie behind the image's
+        // begin, and no image is begun in one life and ended in another.
         gate_fate(
             tag,
             image,
@@ -111,7 +111,7 @@ impl Backward {
 /// The transactions of one life that never ended.
 #[derive(Debug, Clone, Default)]
 pub struct Losers {
-    /// Their numbers.
+    /// The numbers of the transactions.
     pub txns: BTreeSet<TxnId>,
     /// The units that hold their records: from the first to the last of that life.
     pub units: std::ops::Range<usize>,
@@ -127,7 +127,7 @@ pub struct Forward {
 }
 
 impl Forward {
-    /// Ends a life of the database: what is open is lost.
+    /// Ends a life of the database: open transactions are lost.
     pub fn end_life(&mut self) -> Option<Losers> {
         let first = self.open.values().copied().min()?;
         assert!(

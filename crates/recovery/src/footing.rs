@@ -1,11 +1,11 @@
-//! The directories and files that an open database stands on, by their inodes.
+//! The directories and files that an open database uses, by their inodes.
 //!
 //! A process keeps writing to files that have lost their names: `rm -r` of the data directory, or a copy
 //! that replaces it, changes nothing for it. What it acknowledges then is in no file that a restart
 //! finds. So the voucher first compares each path with what was opened.
 //!
 //! # Invariants
-//! * A path that cannot be looked at for another reason than that it is gone proves nothing.
+//! * An error at a path proves nothing, except that the path is gone.
 
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ impl Footing {
         footing
     }
 
-    /// Notes what is there and was not noted before.
+    /// Notes the files and directories that exist and were not noted before.
     pub fn note(&mut self, disks: &Disks) {
         let data = &disks.data;
         for path in ["", LOCK_PATH, ANCHOR_PATH] {
@@ -67,7 +67,7 @@ impl Footing {
         }
     }
 
-    /// Fails if a path no longer leads to what was noted.
+    /// Fails if a path no longer leads to the file or directory that was noted.
     ///
     /// # Errors
     /// [`Error::Displaced`].

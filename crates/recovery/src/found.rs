@@ -23,8 +23,8 @@ use crate::sections::tree::TREE_DIR;
 /// The file that names the format's version.
 pub const VERSION_PATH: &str = "VERSION";
 
-/// Names that may stand in a data directory without an anchor: what an interrupted creation
-/// leaves, and what file systems put there.
+/// Names that a data directory may have without an anchor: the remains of an interrupted creation,
+/// and what file systems put there.
 const KNOWN: [&str; 9] = [
     "LOCK",
     VERSION_PATH,
@@ -37,7 +37,7 @@ const KNOWN: [&str; 9] = [
     TREE_DIR,
 ];
 
-/// Whether the directory holds a database. Changes nothing, and needs no lock.
+/// Returns whether the directory holds a database. Changes nothing, and needs no lock.
 ///
 /// # Errors
 /// [`Error::Foreign`] for a directory of other files, [`Error::Corrupt`] for a database without
@@ -73,7 +73,7 @@ pub fn is_database(data: &dyn Disk) -> Result<bool> {
     Ok(false)
 }
 
-/// The error for an image disk whose directory is not there, or holds no pages file.
+/// Returns the error for an image disk whose directory is not there, or holds no pages file.
 #[must_use]
 pub fn missing_image_dir(dir: &str, number: usize) -> Error {
     Error::corrupt(
@@ -153,7 +153,7 @@ fn read_version(data: &dyn Disk) -> Result<Version> {
     })
 }
 
-/// Refuses a database of another format, if the directory says which it is.
+/// Refuses a database of another format, if the directory names the format.
 ///
 /// # Errors
 /// [`Error::Version`]; [`Error::Foreign`] for a file of another program.
@@ -176,8 +176,8 @@ fn foreign_version(data: &dyn Disk, text: &str) -> Error {
     }
 }
 
-/// Returns the anchor of the database and what is wrong beside it. The anchor names the format's version
-/// under a checksum, so a `VERSION` file that disagrees with a readable anchor is damaged, and a note.
+/// Returns the anchor of the database and notes on other faults. The anchor names the format's version under a
+/// checksum. So a `VERSION` file that disagrees with a readable anchor is damaged, which is only a note.
 ///
 /// # Errors
 /// [`Error::Version`] and [`Error::Foreign`] if no anchor can be read, or the database was never finished.
@@ -211,7 +211,7 @@ pub fn write_version(disk: &dyn Disk) -> Result<()> {
         if matches!(read_version(disk)?, Version::Ours) {
             return Ok(());
         }
-        // Without an anchor that is readable nothing else says the version.
+        // Without a readable anchor, no other file names the version.
         if !matches!(open_versioned_anchor(disk), Ok(Some(_))) {
             return check_version(disk);
         }
@@ -227,7 +227,7 @@ pub fn write_version(disk: &dyn Disk) -> Result<()> {
     disk.sync_dir("")
 }
 
-/// Says that a database is being made by `verb`, so that one that is not finished is refused.
+/// Marks that `verb` is making a database, so that an unfinished one is refused.
 ///
 /// # Errors
 /// [`Error::Foreign`] for a place that holds something; the disk's.
@@ -249,7 +249,7 @@ pub fn mark_unfinished(disk: &dyn Disk, verb: &str) -> Result<()> {
     disk.sync_dir("")
 }
 
-/// Says that the database that was being made is whole.
+/// Marks that the database that was being made is whole.
 ///
 /// # Errors
 /// The disk's.
@@ -258,7 +258,7 @@ pub fn mark_finished(disk: &dyn Disk) -> Result<()> {
     write_version(disk)
 }
 
-/// The anchor of the database on these disks; `None` if there is no database.
+/// Returns the anchor of the database on these disks. `None`: there is no database.
 ///
 /// # Errors
 /// As [`is_database`]; [`Error::Version`] for another format; an anchor that cannot be read.
@@ -277,12 +277,12 @@ pub fn find(
     open_versioned_anchor(data)
 }
 
-/// Whether a file or directory is not there, or something else is in its place.
+/// Returns whether a file or directory is missing, or something else is in its place.
 pub(crate) fn is_missing(error: &Error) -> bool {
     error.is_not_found() || error.is_of_another_kind()
 }
 
-/// The error for a stream whose directory is not there.
+/// Returns the error for a stream whose directory is not there.
 #[must_use]
 pub fn missing_log(disk: &str, stream: StreamId) -> Error {
     Error::corrupt(
@@ -296,7 +296,7 @@ pub fn missing_log(disk: &str, stream: StreamId) -> Error {
 }
 
 /// Refuses logs that are missing, of another database, or of a life that the anchor does not know.
-/// `segments` are those that each log directory lists; `None` for a missing one.
+/// `segments` are those that each log directory lists. `None`: the directory is missing.
 ///
 /// # Errors
 /// [`Error::Corrupt`], [`Error::Foreign`]; a disk's.
@@ -386,7 +386,7 @@ pub(crate) fn check_images(
                     return Err(missing_image(anchor, slot, file, "the pages"));
                 }
                 Err(error @ Error::Foreign { .. }) => return Err(error),
-                // Which damage matters the loading knows.
+                // The loading of the image decides which damage matters.
                 Ok(_) | Err(_) => {}
             }
         }

@@ -1,6 +1,6 @@
-//! Validates restart options against the anchor: the same number of directories in the same order, a
-//! method and level that the scheme allows, and players that one pass can serve. Checked first, because a
-//! restart with the wrong directories would compute a wrong cut.
+//! Validates restart options against the anchor: the same number of directories in the same order, a method and level
+//! that the scheme allows, and players that one pass can serve. This comes first, because a restart with the wrong
+//! directories would compute a wrong cut.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -41,7 +41,8 @@ pub(crate) fn check_given(options: &RestartOptions, anchor: &Anchor) -> Result<(
     check_logs(&options.disks.logs, &segments, anchor)
 }
 
-/// The pages files of both slots, as far as they can be opened, in the order of the images' disks.
+/// Returns the pages files of both slots, as far as they can be opened, in the order of the images'
+/// disks.
 fn open_pages(images: &[Arc<dyn Disk>], uuid: &Uuid) -> [Vec<Result<ImageFile>>; 2] {
     ImageSlot::ALL.map(|slot| {
         let open = |disk: &Arc<dyn Disk>| ImageFile::open(disk.as_ref(), slot, uuid);
@@ -67,7 +68,7 @@ fn check_image_places(images: &[Arc<dyn Disk>], pages: &[Vec<Result<ImageFile>>;
     Ok(())
 }
 
-/// The segments in each log directory; `None` where the directory is missing.
+/// Returns the segments in each log directory; `None` where the directory is missing.
 fn list_segments(logs: &[Arc<dyn Disk>]) -> Result<Vec<Option<Vec<SegmentId>>>> {
     let list = |disk: &Arc<dyn Disk>| match disk.list(LOG_DIR) {
         Ok(names) => Ok(Some(

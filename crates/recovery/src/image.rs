@@ -21,7 +21,7 @@ pub use directory::{DirEntry, Directory, PageSummer};
 pub use listing::{DirectoryWriter, LoadedDirectory, read_directory, remove_old_directories};
 pub use pages::ImageFile;
 
-/// The folder of an image.
+/// Returns the folder of an image.
 #[must_use]
 pub fn folder(slot: ImageSlot) -> &'static str {
     match slot {
@@ -30,19 +30,19 @@ pub fn folder(slot: ImageSlot) -> &'static str {
     }
 }
 
-/// The path of the pages file of a slot.
+/// Returns the path of the pages file of a slot.
 #[must_use]
 pub fn pages_path(slot: ImageSlot) -> String {
     format!("{}/pages", folder(slot))
 }
 
-/// The path of the directory of checkpoint `k` in a slot.
+/// Returns the path of the directory of checkpoint `k` in a slot.
 #[must_use]
 pub fn directory_path(slot: ImageSlot, k: CkptEpoch) -> String {
     format!("{}/directory-{:020}", folder(slot), k.0)
 }
 
-/// The inverse of [`directory_path`] for a name without its folder.
+/// Decodes [`directory_path`] for a name without its folder.
 #[must_use]
 pub fn directory_number(name: &str) -> Option<CkptEpoch> {
     let digits = name.strip_prefix("directory-")?;
@@ -50,7 +50,7 @@ pub fn directory_number(name: &str) -> Option<CkptEpoch> {
     is_number.then_some(CkptEpoch(digits.parse().ok()?))
 }
 
-/// Whether there is a pages file that holds more than its header.
+/// Returns whether there is a pages file that holds more than its header.
 ///
 /// # Errors
 /// The disk's.
@@ -65,10 +65,10 @@ pub fn holds_pages(disk: &dyn Disk, slot: ImageSlot) -> Result<bool> {
 /// Makes the files of both images for a new database: a folder on the data disk for directories,
 /// and a pages file on each image disk.
 ///
-/// A pages file of another database is replaced only where a creation may have left it that did
-/// not get as far as the anchor: on the data disk, which has no anchor, and without a page in it.
-/// On a disk apart it may belong to a database whose anchor is elsewhere, and whose log has been
-/// cut because the image is there.
+/// A pages file of another database is replaced only if an interrupted creation may have left it.
+/// Such a file is on the data disk, which has no anchor, and has no page in it. On a separate disk
+/// it may belong to a database whose anchor is elsewhere, and whose log has been cut because the
+/// image is there.
 ///
 /// # Errors
 /// [`Error::Foreign`] for a file that is not to be replaced; the disks'.
@@ -77,7 +77,7 @@ pub fn create_images(data: &dyn Disk, images: &[Arc<dyn Disk>], uuid: &Uuid) -> 
         data.make_dir(folder(slot))?;
         for (number, disk) in (0u8..).zip(images) {
             match ImageFile::open(disk.as_ref(), slot, uuid) {
-                // Left by an attempt that was killed, perhaps before its name was durable.
+                // An attempt that was killed left it, perhaps before its name was durable.
                 Ok(_) => disk.sync_dir(folder(slot))?,
                 Err(error) if error.is_not_found() => {
                     ImageFile::create(disk.as_ref(), slot, uuid, number)?;

@@ -1,4 +1,4 @@
-//! What the anchor says of the images: the section `IMGS` (docs/formats/anchor.md).
+//! The images in the anchor: the section `IMGS` (docs/formats/anchor.md).
 
 use perdura_base::cursor::{Reader, Writer};
 use perdura_base::{CkptEpoch, Epoch, ImageSlot, Pos};
@@ -23,7 +23,7 @@ impl ImageState {
     /// All states.
     pub const ALL: [ImageState; 3] = [Self::Empty, Self::Building, Self::Complete];
 
-    /// Its name in reports.
+    /// Returns its name in reports.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -33,7 +33,7 @@ impl ImageState {
         }
     }
 
-    /// The state after an event; `None` if the event is illegal in this state.
+    /// Returns the state after an event. `None`: the event is illegal in this state.
     #[must_use]
     pub fn after(self, event: ImageEvent) -> Option<ImageState> {
         use ImageEvent as On;
@@ -55,7 +55,7 @@ impl ImageState {
     }
 }
 
-/// What happens to an image.
+/// An event of an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ImageEvent {
     /// A checkpoint is about to overwrite its first page.
@@ -71,7 +71,7 @@ impl ImageEvent {
     pub const ALL: [ImageEvent; 3] = [Self::Begin, Self::Complete, Self::Discard];
 }
 
-/// What a checkpoint says of an image that it has completed.
+/// A checkpoint's description of an image that it has completed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Completion {
     /// CRC-32C of its directory file.
@@ -80,13 +80,13 @@ pub struct Completion {
     pub wall_us: u64,
     /// The part of the log that it rests on.
     pub cover: Cover,
-    /// Whether its pages are all of one instant.
+    /// True if its pages are all of one instant.
     pub consistent: bool,
     /// The lowest commit epoch of the window's begin marks.
     pub begin_epoch: Option<Epoch>,
 }
 
-/// What the anchor knows of one image.
+/// The anchor's entry for one image.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImageStatus {
     state: ImageState,
@@ -98,10 +98,10 @@ pub struct ImageStatus {
     pub wall_us: u64,
     /// The part of the log that it rests on.
     pub cover: Cover,
-    /// Complete: whether its pages are all of one instant.
+    /// True if it is complete and its pages are all of one instant.
     pub consistent: bool,
-    /// Complete: the lowest commit epoch of the window's begin marks, the first of an archive that begins with the image;
-    /// `None` if an older build made it. It is in the section `BEGN`.
+    /// If complete: the lowest commit epoch of the window's begin marks, the first of an archive that begins with the
+    /// image. It is in the section `BEGN`. `None`: an older build made the image.
     pub begin_epoch: Option<Epoch>,
 }
 
@@ -109,7 +109,7 @@ pub struct ImageStatus {
 const CONSISTENT: u8 = 1;
 
 impl ImageStatus {
-    /// An image that was never written.
+    /// Returns an image that was never written.
     #[must_use]
     pub fn empty(streams: u8) -> Self {
         ImageStatus {
@@ -123,19 +123,19 @@ impl ImageStatus {
         }
     }
 
-    /// The image's state.
+    /// Returns the image's state.
     #[must_use]
     pub fn state(&self) -> ImageState {
         self.state
     }
 
-    /// Whether a restart can begin with it.
+    /// Returns whether a restart can begin with it.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.state == ImageState::Complete
     }
 
-    /// Checkpoint `k` is about to overwrite it.
+    /// Notes that checkpoint `k` is about to overwrite it.
     pub fn mark_building(&mut self, k: CkptEpoch) {
         self.advance(ImageEvent::Begin);
         self.consistent = false;
@@ -143,7 +143,7 @@ impl ImageStatus {
         self.k = k;
     }
 
-    /// Checkpoint `k` has completed it.
+    /// Notes that checkpoint `k` has completed it.
     pub fn mark_complete(&mut self, k: CkptEpoch, completion: Completion) {
         assert!(
             self.state != ImageState::Complete || self.k == k,
@@ -180,7 +180,7 @@ impl ImageStatus {
         };
     }
 
-    /// It holds nothing any more that a restart may use. Its checkpoint's number stays: it is used up.
+    /// Notes that a restart may no longer use it. Its checkpoint's number stays, because it is used up.
     pub fn discard(&mut self) {
         self.advance(ImageEvent::Discard);
         self.consistent = false;
@@ -193,7 +193,7 @@ impl ImageStatus {
     }
 }
 
-/// The two images, and how many disks they are spread over.
+/// The two images, and the number of disks that they are spread over.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Images {
     /// At least one: the pages of partition p are on disk p modulo this number.
@@ -205,7 +205,7 @@ impl Images {
     /// The tag of the section.
     pub const SECTION: [u8; 4] = *b"IMGS";
 
-    /// Images that were never written.
+    /// Returns images that were never written.
     #[must_use]
     pub fn empty(disks: u8, streams: u8) -> Images {
         assert!(
@@ -218,23 +218,23 @@ impl Images {
         }
     }
 
-    /// Both images, A first.
+    /// Returns both images, A first.
     pub fn iter(&self) -> impl Iterator<Item = &ImageStatus> {
         self.slots.iter()
     }
 
-    /// One image.
+    /// Returns one image.
     #[must_use]
     pub fn get(&self, slot: ImageSlot) -> &ImageStatus {
         &self.slots[slot.index()]
     }
 
-    /// One image, to change it.
+    /// Returns one image, to be changed.
     pub fn get_mut(&mut self, slot: ImageSlot) -> &mut ImageStatus {
         &mut self.slots[slot.index()]
     }
 
-    /// The newest complete image, if any.
+    /// Returns the newest complete image, if any.
     #[must_use]
     pub fn newest(&self) -> Option<ImageSlot> {
         ImageSlot::ALL
@@ -243,7 +243,7 @@ impl Images {
             .max_by_key(|slot| self.get(*slot).k)
     }
 
-    /// The section's payload.
+    /// Returns the section's payload.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(128);
@@ -263,8 +263,8 @@ impl Images {
         out
     }
 
-    /// Reads the section's payload in a database of this many streams; `None` if it is none that
-    /// [`encode`](Self::encode) writes.
+    /// Reads the section's payload in a database of `streams` streams. `None`:
+    /// [`encode`](Self::encode) does not write such a payload.
     #[must_use]
     pub fn decode(payload: &[u8], streams: u8) -> Option<Images> {
         let mut r = Reader::new(payload);
@@ -310,8 +310,8 @@ fn decode_image(r: &mut Reader<'_>, streams: u8) -> Option<ImageStatus> {
     })
 }
 
-/// Returns whether an image whose sweep ended in `end` may begin with this epoch. One that was restored at epoch 0 lacks
-/// nothing up to its end.
+/// Returns whether an image whose sweep ended in `end` may begin with this epoch. An image that was restored at epoch 0
+/// lacks nothing up to its end.
 pub(crate) fn begins_by(begin: Epoch, end: Epoch) -> bool {
     begin.0 <= end.0.saturating_add(1)
 }

@@ -21,14 +21,14 @@ pub trait ReadCatalog: Send + Sync {
     /// [`Error::Corrupt`](perdura_base::Error::Corrupt) if the rows do not form a catalog.
     fn read_catalog(&self, heap: &Heap) -> Result<Catalog>;
 
-    /// The form of a table of the catalog that was read: what its kind says, and what the layer above knows besides.
+    /// Returns the form of a table of the catalog that was read: its kind's form, completed by the layer above.
     fn form(&self, table: TableId, kind: TableKind) -> TableForm {
         let _ = table;
         kind.form()
     }
 
-    /// The form of a table that the catalog does not have any more, if an image of checkpoint epoch `k` may have its
-    /// rows or the log behind it their changes: the second pass needs it up to its drop.
+    /// Returns the form of a table that the catalog no longer has. An image of checkpoint epoch `k` may have its rows,
+    /// or the log behind the image their changes. So the second pass needs the form up to the table's drop.
     fn dropped(&self, table: TableId, k: CkptEpoch) -> Option<TableForm> {
         let _ = (table, k);
         None
@@ -45,18 +45,18 @@ impl ReadCatalog for NoTables {
     }
 }
 
-/// What the indexes are built with.
+/// The inputs for building the indexes.
 #[derive(Clone, Copy)]
 pub struct Indexing<'a> {
-    /// What the log's records are.
+    /// The scheme of the log's records.
     pub scheme: Scheme,
     /// The image's checkpoint epoch, which the pages are tagged with.
     pub k: CkptEpoch,
-    /// The slot that holds the image's pages as they are.
+    /// The slot that holds the image's pages as they are. `None`: no slot does.
     pub slot: Option<ImageSlot>,
     /// No checkpoint epoch up to this one is used again.
     pub ckpt_floor: CkptEpoch,
-    /// Entries of the hash indexes by partition; none if they are not to be trusted.
+    /// Entries of the hash indexes by partition; empty if they are not to be trusted.
     pub sidecars: &'a [Vec<u8>],
     /// The sequence numbers that the image reflects, by partition.
     pub pseq: &'a [u64],
@@ -67,11 +67,11 @@ pub struct Indexing<'a> {
 /// The tables that were found.
 #[derive(Debug, Default)]
 pub struct Tables {
-    /// Which there are.
+    /// The tables and their kinds.
     pub catalog: Catalog,
-    /// Rows in them.
+    /// Rows in the tables.
     pub rows: u64,
-    /// Rows that the image's sidecar spared reading.
+    /// Rows that were not read, because the image's sidecar has their entries.
     pub rows_from_sidecar: u64,
 }
 
@@ -114,7 +114,7 @@ impl<'a> Indexer<'a> {
             heap.ckpt_epoch() >= with.k,
             "pages are not tagged with an epoch to come"
         );
-        // Not k: a newer image than this one may be kept in an archive, and does not reflect what comes now.
+        // Not k: an archive may keep a newer image than this one, which does not reflect the coming changes.
         let tag = if armed(Flaw::TagBelowKeptBackup) {
             with.k
         } else {
@@ -143,7 +143,7 @@ impl<'a> Indexer<'a> {
         Ok(usize::from(partitions))
     }
 
-    /// How many sidecars there are to read.
+    /// Returns the number of sidecars to read.
     pub fn sidecars(&self) -> usize {
         self.read.len()
     }
@@ -178,7 +178,7 @@ impl<'a> Indexer<'a> {
         Ok(())
     }
 
-    /// Joins what lies in different partitions.
+    /// Joins data that lie in different partitions.
     pub fn end(&self, heap: &Heap) -> Result<()> {
         let due = match self.catalog.get() {
             Some(_) => u64::from(heap.geometry().partitions),

@@ -9,14 +9,14 @@ use perdura_base::Error;
 pub(crate) struct DiskState<P> {
     pub parts: usize,
     pub next: usize,
-    /// Being read.
+    /// Parts that are being read.
     pub reading: usize,
-    /// Read, or being read, and not yet played.
+    /// Parts that are read, or being read, and not yet played.
     pub open: usize,
     pub ready: VecDeque<P>,
-    /// For how long at least one part was being read, without the reads that go on.
+    /// The time for which at least one part was being read, without the present reads.
     pub busy_ns: u64,
-    /// When the reads that go on began.
+    /// The time at which the present reads began.
     pub busy_since_ns: u64,
 }
 
@@ -39,7 +39,7 @@ pub(crate) struct StreamState<U> {
 }
 
 impl<P> DiskState<P> {
-    /// A part begins to be read.
+    /// Notes that a part begins to be read.
     pub fn begin_read(&mut self, now_ns: u64) {
         if self.reading == 0 {
             self.busy_since_ns = now_ns;
@@ -50,7 +50,7 @@ impl<P> DiskState<P> {
         self.check();
     }
 
-    /// A part was read.
+    /// Notes that a part was read.
     pub fn end_read(&mut self, part: P, now_ns: u64) {
         assert!(self.reading > 0, "a part was read that no job reads");
         self.reading -= 1;
@@ -61,7 +61,7 @@ impl<P> DiskState<P> {
         self.check();
     }
 
-    /// Holds the counts of a disk against each other, after each change of them.
+    /// Checks the counts of a disk against each other, after each change of them.
     pub fn check(&self) {
         assert!(
             self.next <= self.parts && self.open <= self.next,
@@ -80,7 +80,7 @@ impl<P> DiskState<P> {
 }
 
 impl<U> StreamState<U> {
-    /// Holds the counts of a stream against each other, after each change of them.
+    /// Checks the counts of a stream against each other, after each change of them.
     pub fn check(&self) {
         assert!(
             self.next <= self.units && self.open <= self.next,
@@ -126,7 +126,8 @@ pub(crate) struct ScheduleState<P, U> {
     pub log_end: Ending,
     pub sidecars: Sidecars,
     pub indexes: Indexes,
-    /// When the first job of image and log began and the last ended.
+    /// The time at which the first job of image and log began, and the time at which the last
+    /// ended.
     pub backup_span: Option<(u64, u64)>,
     pub log_span: Option<(u64, u64)>,
     pub index_span: Option<(u64, u64)>,
@@ -134,13 +135,14 @@ pub(crate) struct ScheduleState<P, U> {
 }
 
 impl<P, U> ScheduleState<P, U> {
-    /// A part that was read from a disk and is not played.
+    /// Takes a part that was read from a disk and is not played.
     pub fn take_part(&mut self, disk: usize) -> Option<Job<P, U>> {
         let part = self.disks[disk].ready.pop_front()?;
         Some(Job::PlayPart(disk, part))
     }
 
-    /// A sidecar that nobody reads. What is not read when the indexes are begun is read with them.
+    /// Takes a sidecar that no job has taken. Sidecars that are not read when the indexes are begun
+    /// are read with them.
     pub fn take_sidecar(&mut self) -> Option<Job<P, U>> {
         let sidecars = &mut self.sidecars;
         if sidecars.next == sidecars.count || self.indexes != Indexes::Due {
@@ -151,7 +153,7 @@ impl<P, U> ScheduleState<P, U> {
         Some(Job::ReadSidecar(sidecars.next - 1))
     }
 
-    /// A part of the image was played.
+    /// Notes that a part of the image was played.
     pub fn end_part(&mut self, disk: usize) {
         self.disks[disk].open -= 1;
         self.disks[disk].check();
@@ -164,7 +166,7 @@ impl<P, U> ScheduleState<P, U> {
         );
     }
 
-    /// The next step of the indexes; the first of them if it may be taken now.
+    /// Takes the next step of the indexes, or the first one if it may be taken now.
     pub fn take_index(&mut self, may_begin: bool) -> Option<Job<P, U>> {
         match self.indexes {
             Indexes::Due => {
@@ -187,7 +189,7 @@ impl<P, U> ScheduleState<P, U> {
         }
     }
 
-    /// The log's end is known, and with it the units of each stream.
+    /// Notes that the log's end is known, and with it the units of each stream.
     pub fn decide(&mut self, units: Vec<usize>) {
         assert_eq!(units.len(), self.streams.len(), "units of every stream");
         self.units_left = units.iter().sum();
@@ -198,7 +200,7 @@ impl<P, U> ScheduleState<P, U> {
         self.decided = Decided::Yes;
     }
 
-    /// All players have ended the log.
+    /// Notes that all players have ended the log.
     pub fn end_log(&mut self) {
         assert!(
             self.streams.iter().all(|s| s.next == s.units),
@@ -207,7 +209,7 @@ impl<P, U> ScheduleState<P, U> {
         self.log_end = Ending::Yes;
     }
 
-    /// An index was built.
+    /// Notes that an index was built.
     pub fn end_index(&mut self) {
         let Indexes::Building { count, next, left } = &mut self.indexes else {
             unreachable!("indexes end after the last is built");
@@ -227,7 +229,7 @@ pub(crate) enum Decided {
     Yes,
 }
 
-/// Whether the players have ended the log.
+/// The players' progress with the end of the log.
 #[derive(PartialEq, Eq, Clone, Copy)]
 pub(crate) enum Ending {
     No,
@@ -235,14 +237,15 @@ pub(crate) enum Ending {
     Yes,
 }
 
-/// How far the sidecars are: `next` is the first that no job has taken, `reading` are being read.
+/// The progress of the sidecars: `next` is the first that no job has taken, `reading` is the number
+/// being read.
 pub(crate) struct Sidecars {
     pub count: usize,
     pub next: usize,
     pub reading: usize,
 }
 
-/// How far the indexes are.
+/// The progress of the indexes.
 #[derive(PartialEq, Eq, Clone, Copy)]
 pub(crate) enum Indexes {
     /// The pages are not complete, or not made ready.
@@ -273,7 +276,7 @@ pub(crate) enum Job<P, U> {
     EndIndexes,
 }
 
-/// What a job's time counts as in the report.
+/// The figure of the report that a job's time is added to.
 #[derive(PartialEq, Eq, Clone, Copy)]
 pub(crate) enum Counts {
     Image,
@@ -305,6 +308,6 @@ pub(crate) enum Asker {
     Disk(usize),
     Stream(usize),
     Player,
-    /// The only thread: takes reads too; the number picks among what is possible.
+    /// The only thread, which takes reads too; the number picks among the possible jobs.
     Everyone(u64),
 }

@@ -1,4 +1,4 @@
-//! Turns the frames of a unit into changes of pages: what each player does with a frame of its stream.
+//! The work of each player on a frame of its stream: turns the frames of a unit into changes of pages.
 //!
 //! A player reads records of one kind, and [`Routes`](crate::route::Routes) hands it no others.
 
@@ -14,7 +14,7 @@ use crate::player::PagePlayer;
 use crate::rule::{Gate, Skip, gate, gate_tag};
 use crate::stats::ReplayStats;
 
-/// What the records of a unit are tested against.
+/// The context in which the records of a unit are tested.
 pub(crate) struct Scene<'s, I> {
     pub geometry: &'s Geometry,
     pub image: &'s I,
@@ -23,7 +23,7 @@ pub(crate) struct Scene<'s, I> {
     pub unit: usize,
 }
 
-/// What passed the gate, and the count of what did not.
+/// The changes that passed the gate, and the counts of those that did not.
 pub(crate) struct Passed<R> {
     pub batch: Batch<R>,
     pub stats: ReplayStats,
@@ -40,7 +40,7 @@ impl<R> Default for Passed<R> {
 
 /// The verbs of a player in one stream.
 pub(crate) trait Play {
-    /// What it changes pages by.
+    /// The form of its changes to pages.
     type Change<'r>: Replayed;
 
     fn frame<'r, I: Image>(
@@ -54,7 +54,7 @@ pub(crate) trait Play {
 
 /// The verb of a player that takes the units of a stream in their order.
 pub(crate) trait InOrder {
-    /// Forgets what is true of one life of the database only.
+    /// Forgets the facts of one life of the database.
     fn end_of_life(&mut self);
 }
 
@@ -100,7 +100,7 @@ impl<P: InOrder> InLife<P> {
 
 /// The players of one stream.
 pub(crate) enum StreamPlayer {
-    /// It learns nothing on its way, so units of one stream are prepared side by side.
+    /// It learns nothing from earlier units, so units of one stream are prepared side by side.
     Group,
     Fate(Mutex<InLife<Backward>>),
     TwoPass(Mutex<InLife<TwoPass>>),
@@ -123,7 +123,7 @@ impl StreamPlayer {
         }
     }
 
-    /// Ends the stream. Returns what a second pass undoes.
+    /// Ends the stream. Returns the losers that a second pass undoes.
     pub fn finish(&self) -> Vec<Losers> {
         match self {
             StreamPlayer::Group | StreamPlayer::Merged => Vec::new(),
@@ -170,7 +170,7 @@ impl Play for Group {
                 passed.batch.push(scene.geometry, record);
             }
         });
-        // What was pushed of a malformed group ends here with the restart.
+        // The changes that were pushed of a malformed group end here with the restart.
         whole.ok_or_else(|| no_record(origin, "a group of page records"))?;
         passed.stats.groups += 1;
         Ok(())
@@ -212,7 +212,7 @@ impl InOrder for Backward {
     }
 }
 
-/// Forward, and what is left for the second pass.
+/// The forward scan, with the transactions that are left for the second pass.
 #[derive(Default)]
 pub(crate) struct TwoPass {
     open: Forward,
@@ -252,8 +252,8 @@ impl InOrder for TwoPass {
 }
 
 impl<'r> Passed<SlotChange<'r>> {
-    /// Takes the change of an interleaved transaction's record if `gate`, given the base of its
-    /// page, applies it.
+    /// Takes the change of an interleaved transaction's record, if `gate` applies it with the base
+    /// of its page.
     #[inline]
     fn take<I: Image>(
         &mut self,
@@ -296,7 +296,7 @@ pub(crate) fn txn_record<'r>(payload: &'r [u8], origin: &Origin) -> Result<TxnRe
     decode_txn_record(payload).ok_or_else(|| no_record(origin, "a transaction's record"))
 }
 
-/// The error for a frame whose checksum holds and whose payload does not parse.
+/// Returns the error for a frame whose checksum holds and whose payload does not parse.
 pub(crate) fn no_record(origin: &Origin, expected: &str) -> Error {
     Error::corrupt(
         format!("log stream {}", origin.stream),

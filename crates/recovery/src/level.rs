@@ -5,7 +5,7 @@
 //! | BR | reads a part of an image from its disk | a place in its disk's pipeline |
 //! | BP | puts it into memory | its BR |
 //! | LR | finds the end of a stream, reads a part of it | levels 1, 2: all BP |
-//! | LP | holds its records against the rule, applies them | its LR; levels 1 to 3: all BP |
+//! | LP | tests its records by the rule, applies them | its LR; levels 1 to 3: all BP |
 //! | IB | builds the indexes of a partition | all LP |
 //!
 //! | level | a disk and a processor at once | LR beside BP | LP beside BP |
@@ -15,14 +15,13 @@
 //! | 3 | x | x | |
 //! | 4 | x | x | x |
 //!
-//! A level is therefore three edges (`Edges`) and needs no separate code. Two threads read each disk
-//! (at level 1, one does), one reads each stream, and `threads` players do the rest. With `inline` set,
-//! the caller's thread performs one job after the other, in an order that a seed picks among those the
-//! edges allow; this is how the simulator reaches the orders that threads would produce.
+//! A level is therefore three edges (`Edges`) and needs no separate code. Two threads read each disk (at level 1, one
+//! does), one reads each stream, and `threads` players do the rest. With `inline` set, the caller's thread performs one
+//! job after the other. A seed picks the order among those that the edges allow: so the simulator reaches the orders
+//! that threads would produce.
 //!
-//! Records that are read before they can be played share a budget, split evenly between the streams. A
-//! stream that has spent its share reads on when its records are played: level 3 then falls back to
-//! level 2.
+//! Records that are read before they can be played share a budget, split evenly between the streams. A stream that has
+//! spent its share reads again after its records are played: level 3 then falls back to level 2.
 //!
 //! # Source
 //! *Differential Logging* (000), section 4.2 and table 1.
@@ -52,7 +51,7 @@ impl Level {
     /// All levels.
     pub const ALL: [Level; 4] = [Level::One, Level::Two, Level::Three, Level::Four];
 
-    /// The level with this number.
+    /// Returns the level with this number.
     #[must_use]
     pub fn new(number: u8) -> Option<Level> {
         Level::ALL
@@ -60,7 +59,7 @@ impl Level {
             .find(|level| level.number() == number)
     }
 
-    /// Its number, 1 to 4.
+    /// Returns its number, 1 to 4.
     #[must_use]
     pub fn number(self) -> u8 {
         match self {
@@ -86,20 +85,20 @@ impl Level {
     }
 }
 
-/// What a level means: which jobs wait for which.
+/// The edges of a level: which jobs wait for which.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Edges {
-    /// How many parts of one disk may be read and not yet played; 1: no overlap.
+    /// The most parts of one disk that may be read and not yet played; 1: no overlap.
     pub pipeline: usize,
-    /// How many parts of one disk are read at once.
+    /// The most parts of one disk that are read at once.
     pub reads: usize,
-    /// LR waits for all BP.
+    /// True if LR waits for all BP.
     pub log_read_waits: bool,
-    /// LP waits for all BP.
+    /// True if LP waits for all BP.
     pub log_play_waits: bool,
 }
 
-/// How a restart uses disks, processors and memory.
+/// The disks, processors and memory that a restart uses.
 #[derive(Debug, Clone, Copy)]
 pub struct Schedule {
     /// The level.
@@ -114,7 +113,7 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// A level with this many players, besides the threads that read.
+    /// Returns a level with this many players, besides the threads that read.
     #[must_use]
     pub fn new(level: Level, threads: usize) -> Schedule {
         Schedule {
@@ -125,7 +124,7 @@ impl Schedule {
         }
     }
 
-    /// A level on the caller's thread alone.
+    /// Returns a level on the caller's thread alone.
     #[must_use]
     pub fn inline(level: Level, seed: u64) -> Schedule {
         Schedule {

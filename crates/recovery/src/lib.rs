@@ -9,43 +9,43 @@
 //! | module | one idea |
 //! |---|---|
 //! | [`image`] | the two images' files: pages and directory |
-//! | [`anchor`] | what the anchor says: the log's history and the sections that this build knows |
-//! | [`images`] | what it says of the images, and how their states change |
+//! | [`anchor`] | the anchor's contents: the log's history and the sections that this build knows |
+//! | [`images`] | the images in the anchor, and the changes of their states |
 //! | [`anchor_cell`] | the anchor in memory, and the one way to change it |
 //! | [`families`] | the ordered frames that a log may hold, declared before the first of them |
-//! | [`component`], [`tables`] | data components, and what restart and checkpoint use of them; kinds of tables |
+//! | [`component`], [`tables`] | data components, as restart and checkpoint use them; kinds of tables |
 //! | [`checkpoint`] | the fuzzy sweep, a machine of one I/O per step |
 //! | [`cover`] | the part of the log that a checkpoint covers, from the sweep to the anchor |
-//! | [`window`] | what transactions need around a checkpoint's window |
-//! | [`mod@vouch`] | how far the anchor says that the log is durable |
+//! | [`window`] | the transactions' part around a checkpoint's window |
+//! | [`mod@vouch`] | the log's durable end in the anchor |
 //! | [`sections`] | sections of the anchor: a mirror, a tree |
-//! | [`archived`], `begins` | what the anchor says of an archive; the first epoch of an archive that begins with an image |
-//! | [`truncate`] | how far the log may be cut: one function, one assert |
-//! | [`rule`] | the two predicates, and what an image holds |
+//! | [`archived`], `begins` | the archive's end in the anchor; the first epoch of an archive that begins with an image |
+//! | [`truncate`] | the position up to which the log may be cut: one function, one assert |
+//! | [`rule`] | the two predicates, and the state that an image holds |
 //! | [`method`] | the restart methods as rows |
 //! | `owner`, [`claims`] | the owners of records, in the order of a restart; the frames that each plays |
 //! | [`player`] | the players that rows name |
-//! | [`level`], [`work`], `jobs`, [`schedule`] | what a level means; the jobs; their progress; which thread performs which job next |
+//! | [`level`], [`work`], `jobs`, [`schedule`] | the levels; the jobs; their progress; the choice of each thread's next job |
 //! | [`mod@recover`] | (image, log) → pages, the first owner's part |
-//! | [`base`], [`source`] | what an image and a log must be able to do to be recovered from |
-//! | [`plan`], [`load`] | the slots as an image: what is loaded, with fallback and page repair; loading it |
+//! | [`base`], [`source`] | the interfaces of an image and a log to recover from |
+//! | [`plan`], [`load`] | the slots as an image: the choice, with fallback and page repair; loading |
 //! | [`streams`] | the log's streams as a source |
 //! | `cursor` | the frames of one owner, from all streams in one order |
 //! | `route`, `pass` | the taker of a frame; the state that the players of one pass share |
-//! | `replay`, `judge` | the jobs of the schedule; what each player does with a frame |
+//! | `replay`, `judge` | the jobs of the schedule; the work of each player on a frame |
 //! | [`ordered`], [`ordered_player`] | ordered frames, each partition's in their order; the interface of their player |
 //! | [`divergence`] | the records whose replay differs from the log |
 //! | [`tree`] | the tree's part of a restart: numbered frames, in the order of their numbers; its share of a checkpoint |
 //! | [`threads`] | threads that run side by side and end together |
 //! | [`indexing`] | pages to tables: catalog and indexes, as jobs of the schedule |
-//! | [`fates`] | what became of each transaction of a stream |
+//! | [`fates`] | the fate of each transaction of a stream |
 //! | `merge`, `undo` | play in the order of slots; the second pass |
-//! | [`found`] | what the disks hold: a database, nothing, or the remains of one |
+//! | [`found`] | the contents of the disks: a database, nothing, or the remains of one |
 //! | `create` | making a new database |
-//! | `options`, `given`, [`mod@restart`], `close` | what a restart is given, and refused for; its phases in order; closing the incarnation |
+//! | `options`, `given`, [`mod@restart`], `close` | a restart's arguments, and their check; its phases in order; closing the incarnation |
 //! | [`life`] | an open database beneath its transactions |
 //! | `sweep_digest` | the digests of an image by partition, which a proof compares |
-//! | [`salvage`], `mended` | what is left of a database that a restart refuses |
+//! | [`salvage`], `mended` | the remains of a database that a restart refuses |
 //! | [`verify`] | every byte that a restart could need, checked |
 //! | [`mod@dump`] | a frame in words |
 //! | [`report`] | the progress of a restart, and its report |

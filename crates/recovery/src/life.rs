@@ -1,9 +1,10 @@
-//! A life of a database: what an open one has beneath its transactions, whatever these are made of.
+//! A life of a database: the part of an open database beneath its transactions, whatever these are
+//! made of.
 //!
-//! A life begins behind a restart. It opens the log where the restart has cut it, logs that it began, and undoes what
-//! the last life left open. The layer above adds transactions: the product's engine, and the harnesses in which
-//! transactions interleave over slots or over keys. A life has no threads: its caller closes epochs, flushes blocks
-//! and takes checkpoints in steps.
+//! A life begins after a restart. It opens the log where the restart has cut it, logs that it began, and undoes the
+//! transactions that the last life left open. The layer above adds transactions: the product's engine, and the
+//! harnesses in which transactions interleave over slots or over keys. A life has no threads: its caller closes epochs,
+//! flushes blocks and takes checkpoints in steps.
 
 mod checkpoints;
 
@@ -33,7 +34,7 @@ use crate::window::Window;
 
 pub use checkpoints::Checkpoints;
 
-/// Past this many closed incarnations in the anchor that checkpoints can leave behind, a restart checkpoints before
+/// If the anchor has more closed incarnations than this that checkpoints can leave behind, a restart checkpoints before
 /// it serves.
 const CHAIN_LONG: usize = 32;
 
@@ -53,7 +54,7 @@ pub struct Life {
     pub catalog: Catalog,
     /// The restart's report.
     pub report: RestartReport,
-    /// The files and directories that it stands on.
+    /// The files and directories that it uses.
     footing: Footing,
 }
 
@@ -129,7 +130,7 @@ fn open_log(
 }
 
 /// Returns whether the anchor has more closed lives than a start should find, of those that checkpoints can leave
-/// behind. Lives that the archive does not hold stay in the chain, whatever is checkpointed.
+/// behind. Lives that the archive does not hold stay in the chain, despite checkpoints.
 fn is_chain_long(record: &Anchor, options: &RestartOptions) -> bool {
     let archived = options.archived.as_ref().or(record.archived.as_ref());
     let is_archived = |link: &&ChainLink| {
@@ -151,11 +152,11 @@ fn assert_begun(life: &Life) {
 }
 
 impl Life {
-    /// Begins the life of a database that is back: opens its log and its checkpoint machine, and has every owner undo
-    /// what the last life left open.
+    /// Begins the life of a database that is back: opens its log and its checkpoint machine, and makes every owner undo
+    /// the transactions that the last life left open.
     ///
     /// # Errors
-    /// The log disks', and those of pages that are written in place. What was not undone is undone by the next start.
+    /// The log disks', and those of pages that are written in place. The next start undoes what was not undone.
     ///
     /// # Panics
     /// After a dry run.
@@ -178,7 +179,7 @@ impl Life {
             mut footing,
             ..
         } = restarted;
-        // What the restart found stays: a directory that has been replaced since is missed.
+        // The findings of the restart stay: a directory that has been replaced since is noticed.
         footing.note(&options.disks);
         let anchor = Arc::new(anchor.expect("a dry run resumes nothing"));
         let (trees, losers) = LiveTree::all(tree, &record, &wal);
@@ -225,7 +226,7 @@ impl Life {
         }
     }
 
-    /// Has every owner undo what the last life left open, in their order.
+    /// Makes every owner undo the transactions that the last life left open, in the owners' order.
     fn settle(&mut self, losers: Vec<Loser>, clock: &dyn Clock) -> Result<()> {
         let begin = clock.mono_ns();
         let mut open = Open {
@@ -323,8 +324,8 @@ impl Life {
     /// written.
     ///
     /// # Errors
-    /// The log has stopped, or the database's files are gone, which stops it; or the anchor cannot be written,
-    /// which stops it unless it was refused for want of space.
+    /// The log has stopped, or the database's files are gone, which stops it. Or the anchor cannot be written, which
+    /// also stops it, unless it was refused for want of space.
     pub fn vouch(&self) -> Result<bool> {
         if self.anchor.get().vouched.epoch < self.wal.durable(Rung::Disk) {
             self.check_files()?;
@@ -349,7 +350,8 @@ impl Life {
     /// Begins a checkpoint unless one is running.
     ///
     /// # Errors
-    /// See [`Checkpoints::begin`]. An error cancels it; the log says whether it has stopped the database too.
+    /// Begins a checkpoint; see [`Checkpoints::begin`]. An error cancels it. The log shows whether the error has also
+    /// stopped the database.
     pub fn checkpoint_begin(&self) -> Result<()> {
         self.checkpoints.begin()
     }
@@ -357,12 +359,13 @@ impl Life {
     /// Takes one step of the running checkpoint.
     ///
     /// # Errors
-    /// See [`Checkpoints::step`]. An error cancels it; the log says whether it has stopped the database too.
+    /// Takes a step of the checkpoint; see [`Checkpoints::step`]. An error cancels it. The log shows whether the error
+    /// has also stopped the database.
     pub fn checkpoint_step(&self) -> Result<CheckpointProgress> {
         self.checkpoints.step()
     }
 
-    /// Gives the running checkpoint up, unless its image is being named already. Returns whether
+    /// Gives up the running checkpoint, unless its image is being named already. Returns whether
     /// one was given up.
     pub fn checkpoint_cancel(&self) -> bool {
         self.checkpoints.abandon()
@@ -391,7 +394,7 @@ impl Life {
     /// Marks the anchor clean: the caller has checkpointed and flushed, and nothing runs.
     ///
     /// # Errors
-    /// [`perdura_base::Error::Stopped`] with what the anchor's disk said.
+    /// [`perdura_base::Error::Stopped`] with the error of the anchor's disk.
     pub fn mark_clean(&self) -> Result<()> {
         mark_clean(&self.anchor, &self.wal)
     }

@@ -21,14 +21,14 @@ mod seeded;
 pub struct LoadedRun {
     disk: usize,
     run: usize,
-    /// The bytes are the first `got` of it; those behind are of another run.
+    /// The first `got` bytes belong to this run, and the others to another run.
     buf: AlignedBuf,
     got: usize,
 }
 
 impl ImagePlan {
-    /// A buffer of at least `len` bytes, which holds anything. Buffers are used again: the kernel would map,
-    /// fill and unmap as much memory for new ones as the whole image takes.
+    /// Takes a buffer of at least `len` bytes with any contents. Buffers are used again: for new ones, the kernel would
+    /// map, fill and unmap as much memory as the whole image takes.
     fn take_buffer(&self, len: usize) -> AlignedBuf {
         let spare = self.buffers.lock().pop();
         spare
@@ -63,11 +63,11 @@ impl Image for ImagePlan {
         to_u64(part.got)
     }
 
-    /// Pages of the newest image that cannot be read are left zeros, which no directory lists: they
-    /// are damaged. Of the older image they are an error.
+    /// Reads a part. Pages of the newest image that cannot be read are left zeros, which no
+    /// directory lists: they are damaged. In the older image they are an error.
     fn read(&self, disk: usize, part: usize) -> Result<LoadedRun> {
         let run = &self.runs[disk][part];
-        // Pages of the run that are taken from elsewhere leave a gap, which is read along.
+        // Pages of the run that are taken from elsewhere leave a gap, which is read too.
         let last = run.entries.last().map_or(0, |(local, _)| *local);
         let first = run.entries.first().map_or(0, |(local, _)| *local);
         let pages = usize::try_from(last - first).unwrap_or(0) + 1;
@@ -107,7 +107,7 @@ impl Image for ImagePlan {
         })
     }
 
-    /// Puts a run's pages into memory, but for those that the directory does not vouch for.
+    /// Puts a run's pages into memory, except those that the directory does not vouch for.
     fn play(&self, heap: &Heap, loaded: LoadedRun) -> Result<u64> {
         #[cfg(feature = "flaws")]
         if armed(Flaw::JunkBeyondDirectory) && (loaded.disk, loaded.run) == (0, 0) {

@@ -1,4 +1,4 @@
-//! How far a restart would keep the log, for callers that only ask: nothing is loaded, played or changed.
+//! The end of the log that a restart would keep. Finding it loads, plays and changes nothing.
 
 use perdura_base::{Epoch, Pos, Result, StreamId};
 use perdura_wal::{Check, scan_stream};
@@ -10,10 +10,11 @@ use crate::given::check_given;
 use crate::mirrored::check_alone;
 use crate::options::RestartOptions;
 
-/// The durable epoch that a restart of a stopped database decides on.
+/// Returns the durable epoch that a restart of a stopped database decides on.
 ///
 /// # Errors
-/// What a restart refuses the database for, as far as the log and the names of the files show it.
+/// The errors with which a restart refuses the database, as far as the log and the names of the
+/// files show them.
 pub fn log_end(options: &RestartOptions, anchor: &Anchor) -> Result<Epoch> {
     check_given(options, anchor)?;
     check_alone(anchor)?;

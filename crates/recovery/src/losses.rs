@@ -1,8 +1,8 @@
 //! The losses that an operator has accepted: the section `LOSS` of the anchor (docs/formats/anchor.md).
 //!
-//! A database that may have lost acknowledged transactions begins its next life only if it is told to. The entry that
-//! this leaves names the epoch that was kept and stays for ever, so that a receipt of that life is judged right when the
-//! log of the life and its link in the chain are long gone.
+//! A database that may have lost acknowledged transactions begins its next life only if an operator accepts the loss.
+//! This leaves an entry for ever, which names the epoch that was kept. So a receipt of that life is judged right even
+//! after the log of the life and its link in the chain are gone.
 
 use perdura_base::cursor::{Reader, Writer};
 use perdura_base::{Epoch, Error, Incarnation, Result};
@@ -20,16 +20,16 @@ const ENTRY_BYTES: usize = 28;
 pub struct AcceptedLoss {
     /// The life.
     pub incarnation: Incarnation,
-    /// What the life wrote up to this epoch was kept, and nothing of it behind.
+    /// The last epoch of the life that was kept.
     pub durable: Epoch,
     /// The highest epoch that is known to have been acknowledged; 0 if none is known.
     pub acked: Epoch,
-    /// When it was accepted, microseconds since 1970.
+    /// The time at which it was accepted, microseconds since 1970.
     pub wall_us: u64,
 }
 
 impl AcceptedLoss {
-    /// The epochs that were acknowledged and are lost, as far as they are known.
+    /// Returns the epochs that were acknowledged and are lost, as far as they are known, as text.
     #[must_use]
     pub fn text(&self) -> String {
         let (life, durable) = (self.incarnation, self.durable);
@@ -50,7 +50,8 @@ impl AcceptedLoss {
         self.acked == Epoch(0) || self.acked > self.durable
     }
 
-    /// Whether its life is closed, and with the epoch that the life's link names, if there is one.
+    /// Returns whether its life is closed, and its epoch is that of the life's link, if there is
+    /// one.
     pub(crate) fn agrees_with(&self, history: &History) -> bool {
         let mut links = history.chain.iter();
         let link = links.find(|link| link.incarnation == self.incarnation);
@@ -58,29 +59,29 @@ impl AcceptedLoss {
             && link.is_none_or(|link| link.durable == self.durable)
     }
 
-    /// Whether it may stand behind another one: lives rise, and D never falls.
+    /// Returns whether it may follow `other` in the list: lives rise, and D never falls.
     fn follows(&self, other: &AcceptedLoss) -> bool {
         self.incarnation > other.incarnation && self.durable >= other.durable
     }
 }
 
-/// All that were accepted, oldest first.
+/// All accepted losses, oldest first.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Losses(Vec<AcceptedLoss>);
 
 impl Losses {
-    /// Whether none was.
+    /// Returns whether no loss was accepted.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// All of them, oldest first.
+    /// Returns all losses, oldest first.
     pub fn iter(&self) -> impl Iterator<Item = &AcceptedLoss> {
         self.0.iter()
     }
 
-    /// The one of a life.
+    /// Returns the loss of a life.
     #[must_use]
     pub fn of(&self, life: Incarnation) -> Option<&AcceptedLoss> {
         self.iter().find(|loss| loss.incarnation == life)
@@ -113,7 +114,7 @@ impl Losses {
     }
 }
 
-/// The error for a loss that the anchor cannot name.
+/// Returns the error for a loss that the anchor cannot name.
 pub(crate) fn no_room() -> Error {
     Error::LogFull(
         "the anchor has no room for another loss that was accepted. Nothing was changed; keep a copy of the \
@@ -122,7 +123,7 @@ pub(crate) fn no_room() -> Error {
     )
 }
 
-/// The section's payload.
+/// Returns the section's payload.
 #[must_use]
 pub(crate) fn encode(losses: &Losses) -> Vec<u8> {
     let mut out = Vec::with_capacity(losses.0.len() * ENTRY_BYTES);
@@ -136,7 +137,7 @@ pub(crate) fn encode(losses: &Losses) -> Vec<u8> {
     out
 }
 
-/// The inverse of [`encode`], in an anchor of this history.
+/// Decodes [`encode`], in an anchor of this history.
 #[must_use]
 pub(crate) fn decode(payload: &[u8], history: &History) -> Option<Losses> {
     let count = payload.len() / ENTRY_BYTES;
@@ -178,7 +179,7 @@ mod tests {
         }
     }
 
-    /// A history whose newest life is this one, and which has a link of life 3.
+    /// Returns a history whose newest life is this one, and which has a link of life 3.
     fn history(newest: u32) -> History {
         let sizes = SegmentSizes::fixed(64 << 20);
         let mut history = History::begin(Uuid([1; 16]), 1, Scheme::Differential, 1, sizes);

@@ -11,7 +11,7 @@ use crate::level::Schedule;
 use crate::player::PagePlayer;
 use crate::report::Progress;
 
-/// What a recovery works with.
+/// The inputs of a recovery.
 pub struct Means<'a> {
     /// The shape of the heap.
     pub geometry: Geometry,
@@ -25,8 +25,8 @@ pub struct Means<'a> {
     pub schedule: &'a Schedule,
     /// Time, for the report.
     pub clock: &'a dyn Clock,
-    /// Where to say how far it is.
+    /// The counters in which it reports its progress.
     pub progress: &'a Progress,
-    /// What the indexes are built with; `None` for a caller that wants pages alone.
+    /// The inputs for building the indexes. `None`: the caller wants pages alone.
     pub indexing: Option<Indexing<'a>>,
 }

@@ -60,7 +60,7 @@ impl MendedLog {
         })))
     }
 
-    /// A log without a segment.
+    /// Makes a log without a segment.
     #[must_use]
     pub fn empty(disk: &Arc<dyn Disk>) -> Arc<dyn Disk> {
         Arc::new(ReadOnly(MendedLog {
@@ -111,7 +111,7 @@ impl ReadFile for Padded {
         let rest = self.len.saturating_sub(offset).min(to_u64(buf.len()));
         let buf = &mut buf[..to_usize(rest)];
         buf.fill(0);
-        // What cannot be read is as good as zeros: no block checks out there.
+        // Unreadable bytes count as zeros: no block passes its check there.
         match self.file.read_at(offset, buf) {
             Ok(_) => {}
             Err(error) if error.is_unreadable() => buf.fill(0),

@@ -5,8 +5,8 @@
 //! several workers is what one would build today. One worker applies all changes of a slot, which keeps
 //! their order.
 //!
-//! The workers play one life of the database after another. They undo what a life left unfinished before
-//! they play the next life, whose records may change the same slots again.
+//! The workers play one life of the database after another. They undo the unfinished transactions of a life before they
+//! play the next life, whose records may change the same slots again.
 //!
 //! Redo begins at the begin mark of the page's image in *every* stream. A stream may be read from further
 //! back because a transaction was open when the checkpoint began. Redoing the records before the mark
@@ -37,9 +37,8 @@ use crate::source::{Frames, LogSource};
 use crate::stats::ReplayStats;
 use crate::undo::undo_losers;
 
-/// One change in a unit: its order number and where its payload lies. The last entry is an end-of-unit
-/// sentinel without a payload. Every worker stops at the same unit boundary, so units can be freed in
-/// lockstep.
+/// One change in a unit: its order number and the place of its payload. The last entry is an end-of-unit sentinel
+/// without a payload. Every worker stops at the same unit boundary, so units can be freed in lockstep.
 struct Entry {
     number: u64,
     payload: Option<Range<usize>>,
@@ -124,7 +123,7 @@ pub(crate) fn merge<I: Image, S: LogSource>(
 }
 
 impl<I: Image, S: LogSource> Merger<'_, '_, I, S> {
-    /// The earliest life that any stream still has a unit of.
+    /// Returns the earliest life that any stream still has a unit of.
     fn next_life(&self) -> Option<Incarnation> {
         let parked = self.heads.iter().filter_map(|head| head.parked.as_ref());
         parked.map(|unit| unit.life).min()
@@ -214,7 +213,7 @@ impl<I: Image, S: LogSource> Merger<'_, '_, I, S> {
         Ok(())
     }
 
-    /// Holds a frame against the gate. Returns the order number of a change.
+    /// Tests a frame by the gate. Returns the order number of a change.
     #[inline]
     fn frame(
         &mut self,
@@ -304,7 +303,7 @@ impl<I: Image, S: LogSource> Merger<'_, '_, I, S> {
         batch.play(heap)
     }
 
-    /// Undoes what the life left open, on this worker's partitions.
+    /// Undoes the transactions that the life left open, on this worker's partitions.
     fn end_of_life(&mut self) -> Result<()> {
         let since = self.pass.means.clock.mono_ns();
         let (worker, workers) = (self.worker, self.workers);
@@ -324,7 +323,7 @@ impl<I: Image, S: LogSource> Merger<'_, '_, I, S> {
     }
 }
 
-/// The number by which streams are merged.
+/// Returns the number by which streams are merged.
 fn order_number(change: &Change<'_>) -> Option<u64> {
     match change {
         Change::Assign(images) => Some(images.gseq),

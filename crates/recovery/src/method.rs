@@ -4,10 +4,11 @@
 //! method, above all the order of its records.
 //!
 //! # Source
-//! *Differential Logging* (000), table 2: DL1P, DL2P, PL2P. PL2P-part is our addition: several workers
-//! replay the same log, each only its own partitions. It is the baseline one would build today. *Rethinking Main
-//! Memory OLTP Recovery* (001): value and command, which play ordered frames after the database's own records. *Implementing
-//! Performance Competitive Logical Recovery* (002): log0, log1, log2, sql1, sql2, which redo operations on a tree; aries is our addition.
+//! *Differential Logging* (000), table 2: DL1P, DL2P, PL2P. PL2P-part is our addition: several workers replay the same
+//! log, each only its own partitions. It is the baseline one would build today. *Rethinking Main Memory OLTP Recovery*
+//! (001): value and command, which play ordered frames after the database's own records. *Implementing Performance
+//! Competitive Logical Recovery* (002): log0, log1, log2, sql1, sql2, which redo operations on a tree; aries is our
+//! addition.
 
 use perdura_wal::Direction;
 use perdura_wal::scheme::{Order, Scheme};
@@ -22,7 +23,7 @@ pub struct Method {
     pub name: &'static str,
     /// The schemes whose log it can read. The first has it as its default.
     pub schemes: &'static [Scheme],
-    /// What it does with the log.
+    /// The player of the log.
     pub player: Player,
 }
 
@@ -30,7 +31,7 @@ pub struct Method {
 const BY_KEY: &[Scheme] = &[Scheme::Logical, Scheme::Physiological];
 const BY_PAGE: &[Scheme] = &[Scheme::Physiological, Scheme::Logical];
 
-/// A method that restarts a tree.
+/// Returns a method that restarts a tree.
 const fn of_tree(
     name: &'static str,
     schemes: &'static [Scheme],
@@ -95,7 +96,7 @@ pub const METHODS: &[Method] = &[
 ];
 
 impl Method {
-    /// The default method of a scheme.
+    /// Returns the default method of a scheme.
     #[must_use]
     pub fn of(scheme: Scheme) -> &'static Method {
         METHODS
@@ -121,7 +122,7 @@ impl Method {
             })
     }
 
-    /// The highest level that keeps the order a scheme's records need.
+    /// Returns the highest level that keeps the order a scheme's records need.
     #[must_use]
     pub fn highest_level(scheme: Scheme) -> Level {
         match scheme.order() {
@@ -131,10 +132,10 @@ impl Method {
         }
     }
 
-    /// Whether this method restores a log of `scheme` at `level`.
+    /// Fails if this method does not restore a log of `scheme` at `level`.
     ///
     /// # Errors
-    /// The reason why not.
+    /// The reason, as text.
     pub fn check(&self, scheme: Scheme, level: Level) -> Result<(), String> {
         if !self.schemes.contains(&scheme) {
             let readable: Vec<&str> = self.schemes.iter().map(|s| s.name()).collect();
@@ -168,7 +169,7 @@ impl Methods {
     /// Returns the methods of these names, with commas between them; `auto` names none.
     ///
     /// # Errors
-    /// A message that names what is no method, or two that play the same records.
+    /// A message that names a word that is no method, or two methods that play the same records.
     pub fn by_names(names: &str) -> Result<Methods, String> {
         let given = names.split(',').filter(|name| *name != "auto");
         let mut methods = Methods::default();
@@ -185,7 +186,7 @@ impl Methods {
         Ok(methods)
     }
 
-    /// Returns the method that was given for an owner's records.
+    /// Returns the method that was given for an owner's records, if any.
     #[must_use]
     pub(crate) fn given(&self, owner: FrameOwner) -> Option<&Method> {
         let mut methods = self.0.iter();

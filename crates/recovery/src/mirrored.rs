@@ -21,8 +21,8 @@ pub(crate) fn check_tail(options: &RestartOptions, anchor: &Anchor) -> Result<()
     }
 }
 
-/// What an operator who looks at the disks alone is to know of a log whose end nodes may hold; `None` if they hold nothing. `cut` is
-/// what the disks have.
+/// Returns a notice for an operator who looks at the disks alone: nodes may hold the end of the log. `cut` is what the
+/// disks have. `None`: nodes hold nothing.
 #[must_use]
 pub fn undrained(anchor: &Anchor, cut: Option<&Cut>) -> Option<String> {
     let generation = anchor.mirrored?.generation;
@@ -38,7 +38,7 @@ pub fn undrained(anchor: &Anchor, cut: Option<&Cut>) -> Option<String> {
     ))
 }
 
-/// Refuses to say of the disks alone where the log ends while nodes may hold more.
+/// Refuses to name the end of the log by the disks alone while nodes may hold more.
 pub(crate) fn check_alone(anchor: &Anchor) -> Result<()> {
     match anchor.mirrored {
         None => Ok(()),
@@ -51,11 +51,11 @@ pub(crate) fn check_alone(anchor: &Anchor) -> Result<()> {
     }
 }
 
-/// Notes in the record of the next life what was given up of the last one.
+/// Notes in the record of the next life the part of the last life that was given up.
 ///
 /// # Errors
-/// [`Error::Usage`] if nothing is: neither the anchor nor a block says that nodes may hold more. [`Error::LogFull`] if the anchor
-/// has no room for the note.
+/// [`Error::Usage`] if nothing is given up: by neither the anchor nor a block, nodes may hold more. [`Error::LogFull`]
+/// if the anchor has no room for the note.
 pub(crate) fn give_up(
     record: &mut Anchor,
     before: &Anchor,

@@ -15,14 +15,15 @@ use crate::ordered_player::OrderedPlayer;
 use crate::report::Progress;
 use crate::tree_means::TreeMeans;
 
-/// What became of the end of a log that was acknowledged when nodes held it, before the log's disks did.
+/// The fate of a log's end that was acknowledged when nodes held it, before the log's disks did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Tail {
-    /// Nobody was asked: the log's disks must be all there is. A database whose anchor says that nodes may hold more is
-    /// refused.
+    /// No node was asked: the log's disks must hold the whole log. A database whose anchor says that nodes may hold
+    /// more is refused.
     #[default]
     OnDisk,
-    /// Nobody was asked, and nothing will be changed: what the log's disks have is looked at, whatever nodes may hold.
+    /// No node was asked, and nothing will be changed: the restart looks at what the log's disks have, whatever nodes
+    /// may hold.
     LookedAt,
     /// Arbiter and nodes were asked, and what they had is on the log's disks.
     Drained,
@@ -31,7 +32,7 @@ pub enum Tail {
 }
 
 impl Tail {
-    /// Whether the log's disks may end before what was acknowledged.
+    /// Returns whether the log's disks may end before what was acknowledged.
     #[must_use]
     pub fn may_lack(self, anchor: &Anchor) -> bool {
         match self {
@@ -47,9 +48,9 @@ impl Tail {
 pub enum RestartMode {
     /// It begins a new life of the database.
     Real,
-    /// It leaves everything as it is: what it writes goes to memory.
+    /// It changes nothing on the disks: its writes go to memory.
     Dry,
-    /// As a dry one. Pages that no image has are left empty and their records skipped.
+    /// Like a dry one. Pages that no image has are left empty, and their records are skipped.
     Salvage,
 }
 
@@ -64,7 +65,7 @@ impl RestartMode {
     }
 }
 
-/// What a restart works with.
+/// The inputs of a restart.
 pub struct RestartOptions {
     /// The disks.
     pub disks: Disks,
@@ -72,29 +73,29 @@ pub struct RestartOptions {
     pub clock: Arc<dyn Clock>,
     /// Level, threads, memory.
     pub schedule: Schedule,
-    /// The methods that were chosen; none: each owner's default.
+    /// The methods that were chosen. Without one, each owner's default.
     pub methods: Methods,
     /// The means to restart a tree, if the database has one.
     pub tree: TreeMeans,
     /// Plays the ordered frames, after all else. Without it a restart that needs one fails.
     pub ordered: Option<Arc<dyn OrderedPlayer>>,
-    /// How far the archive holds the log, as its manifest says; `None` if no archive is configured.
+    /// The end of the log in the archive, by its manifest. `None`: no archive is configured.
     pub archived: Option<EpochEnds>,
     /// The purpose.
     pub mode: RestartMode,
-    /// What became of the end of the log that only nodes may hold.
+    /// The fate of the end of the log that only nodes may hold.
     pub tail: Tail,
     /// The account that the heap is on.
     pub memory: Arc<MemoryAccount>,
     /// Reads the catalog from a heap whose table 0 is indexed.
     pub catalog: Arc<dyn ReadCatalog>,
-    /// Where to say how far it is.
+    /// The counters in which it reports its progress.
     pub progress: Arc<Progress>,
 }
 
 impl RestartOptions {
-    /// A restart for good of a database that has records only: no tables, no ordered frames, no archive. Its heap is on an account
-    /// of its own.
+    /// Returns the options of a real restart of a database that has records only: no tables, no ordered frames, no
+    /// archive. Its heap has a separate account.
     #[must_use]
     pub fn of_records(
         disks: Disks,

@@ -1,18 +1,18 @@
 //! The second pass of a restart: ordered frames, each partition's in the order of its numbers.
 //!
-//! The first pass leaves pages, catalog and indexes as the log's end has them, but for key-addressed tables: those
-//! are as the image has them. Their changes are in ordered frames (docs/formats/ordered.md), which a row's bytes or
-//! a procedure's reads make depend on those before. Each frame names its partitions, with the transaction's number in
-//! each. The pass
+//! The first pass leaves pages, catalog and indexes in the state of the log's end, except key-addressed tables: those
+//! are in the state of the image. Their changes are in ordered frames (docs/formats/ordered.md). A frame depends on
+//! earlier ones through a row's bytes or a procedure's reads. Each frame names its partitions, with the transaction's
+//! number in each. The pass
 //! 1. reads the log once more, all streams together, epoch by epoch (`log`), skipping units without ordered frames;
-//! 2. holds each frame against the image's numbers, and demands the numbers above them without a gap (`admit`);
+//! 2. compares each frame with the image's numbers, and demands the numbers above them without a gap (`admit`);
 //! 3. plays a frame when it is at the head of the queues of *all* its partitions (`queues`), on as many threads as
 //!    the restart has (`play`).
 //!
-//! Within a partition a later number never has an earlier epoch, because both are taken under the partition's latch;
-//! so no frame waits for one of an epoch that was not read. What is read ahead is bounded in bytes.
+//! Within a partition a later number never has an earlier epoch, because both are taken under the partition's latch. So
+//! no frame waits for a frame of an epoch that was not read. The bytes that are read ahead are bounded.
 //!
-//! What a frame does is for its player: [`OrderedPlayer`], from a layer that knows tables and procedures.
+//! The effect of a frame is its player's business: [`OrderedPlayer`], from a layer that knows tables and procedures.
 //!
 //! # Source
 //! *Rethinking Main Memory OLTP Recovery* (001), section 4.3: commands are executed again by partition, those of
@@ -20,7 +20,7 @@
 //!
 //! # Deviations
 //! The paper replays by one log of the whole order, or a log for each site. Here a log has any number of streams, whose
-//! common order is the partitions' numbers; they also show what is lost or doubled.
+//! common order is the partitions' numbers. The numbers also show lost and doubled frames.
 
 mod admit;
 mod log;
@@ -55,7 +55,7 @@ use admit::Admission;
 use log::Epochs;
 use play::Pass;
 
-/// The error for a frame whose payload cannot be read.
+/// Returns the error for a frame whose payload cannot be read.
 #[must_use]
 pub fn malformed(family: Family, why: Malformed, origin: &Origin) -> Error {
     refuse(
@@ -66,7 +66,7 @@ pub fn malformed(family: Family, why: Malformed, origin: &Origin) -> Error {
     )
 }
 
-/// What the second pass works on.
+/// The inputs of the second pass.
 pub(crate) struct Second<'a> {
     pub options: &'a RestartOptions,
     pub declared: Claims,
@@ -83,8 +83,8 @@ pub(crate) struct Second<'a> {
 /// Plays the ordered frames of a log.
 ///
 /// # Errors
-/// Those of the log and the player; [`Error::Corrupt`] for frames of a family that is not declared, and for numbers
-/// that are missing, doubled or in the image only in part; [`Error::Usage`] if there is no player and a frame to play.
+/// Those of the log and the player. [`Error::Corrupt`] for frames of a family that is not declared, and for numbers
+/// that are missing, doubled or in the image only in part. [`Error::Usage`] if there is a frame to play and no player.
 pub(crate) fn second_pass(second: &Second<'_>, log: &mut Decided) -> Result<OrderedReport> {
     #[cfg(feature = "flaws")]
     let revived = log.revive_void_tail();
@@ -135,7 +135,8 @@ fn play(second: &Second<'_>, log: &Decided) -> Result<OrderedReport> {
     })
 }
 
-/// Transactions go on above the highest number of each partition that image and log have.
+/// Sets each partition's number to the highest that image and log have. New transactions continue
+/// above it.
 pub(crate) fn set_numbers(heap: &Heap, numbers: &[u64]) {
     let partitions = (0..heap.geometry().partitions).map(PartitionId);
     assert_eq!(

@@ -16,20 +16,20 @@ use crate::tables::Catalog;
 /// A frame that the second pass plays.
 #[derive(Debug, Clone)]
 pub struct OrderedFrame<'a> {
-    /// Its family, which says how to read its payload.
+    /// Its family, which decides how its payload is read.
     pub family: Family,
     /// Its payload, the head of which is read.
     pub payload: OrderedPayload<'a>,
 }
 
 impl<'a> OrderedFrame<'a> {
-    /// The transaction's partitions, and its number in each.
+    /// Returns the transaction's partitions, and its number in each.
     #[must_use]
     pub fn parts(&self) -> &[Part] {
         &self.payload.head.parts
     }
 
-    /// The body of a command.
+    /// Returns the body of a command.
     ///
     /// # Errors
     /// The first byte that is out of place.
@@ -38,7 +38,7 @@ impl<'a> OrderedFrame<'a> {
         self.payload.command()
     }
 
-    /// The effects of an effects frame.
+    /// Returns the effects of an effects frame.
     #[must_use]
     pub fn effects(&self) -> Effects<'a> {
         debug_assert_eq!(self.family, Family::Effects, "the body of effects");
@@ -46,32 +46,33 @@ impl<'a> OrderedFrame<'a> {
     }
 }
 
-/// Plays ordered frames: a layer above that knows tables and procedures.
+/// A player of ordered frames: a layer above that knows tables and procedures.
 ///
 /// Frames whose partitions are disjoint are played side by side, on any thread. The player takes the latches of a
 /// frame's partitions itself. When a frame is played, all frames with smaller numbers in any of its partitions have
 /// been, and none with a greater one. The first error ends the restart.
 pub trait OrderedPlayer: Debug + Send + Sync {
-    /// Begins: pages, catalog and indexes are there. A restart calls it once, however often it had to plan
-    /// its image again. `image` is the checkpoint epoch of the image, 0 if there was none.
+    /// Begins the pass: pages, catalog and indexes are complete. A restart calls it once, even if it had to plan its
+    /// image again. `image` is the checkpoint epoch of the image, 0 without an image.
     ///
     /// # Errors
-    /// The catalog is not one that the player can serve.
+    /// The player cannot serve the catalog.
     fn begin(&self, heap: &Arc<Heap>, catalog: &Catalog, image: CkptEpoch) -> Result<()>;
 
     /// Plays a frame, and makes the frame's numbers those of its partitions.
     ///
     /// # Errors
-    /// The frame cannot be read ([`malformed`](crate::ordered::malformed) is the error for that), or what it did cannot be done again.
+    /// The frame cannot be read ([`malformed`](crate::ordered::malformed) is the error for that), or its work cannot be
+    /// repeated.
     fn play(&self, frame: &OrderedFrame<'_>, origin: &Origin) -> Result<()>;
 
-    /// Ends: all frames have been played.
+    /// Ends the pass: all frames have been played.
     ///
     /// # Errors
-    /// The state is not one that a log can leave.
+    /// No log can leave this state.
     fn finish(&self) -> Result<()>;
 
-    /// The frames that did something else than before the crash, and whose new results the player took.
+    /// Returns the frames with other results than before the crash, if the player took the new results.
     fn divergences(&self) -> Divergences {
         Divergences::default()
     }

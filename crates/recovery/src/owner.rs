@@ -51,13 +51,13 @@ pub(crate) trait Owner: Sync {
         Claims::default()
     }
 
-    /// Returns whether its redo writes pages on the disks of a database with this anchor: the log must be durable
-    /// before.
+    /// Returns whether its redo writes pages on the disks of a database with this anchor. If so, the log must be
+    /// durable first.
     fn writes_in_place(&self, _: &Anchor) -> bool {
         false
     }
 
-    /// Returns the method by which it plays in a database with this anchor; `None` if the database has none of its
+    /// Returns the method by which it plays in a database with this anchor. `None`: the database has none of its
     /// frames.
     fn method<'a>(&self, methods: &'a Methods, anchor: &Anchor) -> Option<&'a Method>;
 
@@ -88,8 +88,8 @@ pub(crate) trait Owner: Sync {
     /// Returns a frame in words; `None` for another owner's frame.
     fn dump(&self, frame: Frame<'_>) -> Option<FrameDump>;
 
-    /// Undoes what the last life left open in its pages, in the life that the anchor names by now. Returns how many
-    /// changes that were. Owners whose redo leaves nothing open do nothing.
+    /// Undoes the transactions that the last life left open in its pages, in the life that the anchor now names.
+    /// Returns the number of changes that it undid. Owners whose redo leaves nothing open do nothing.
     ///
     /// # Errors
     /// The log's and its pages'.
@@ -97,7 +97,8 @@ pub(crate) trait Owner: Sync {
         Ok(0)
     }
 
-    /// Does the same after a restart that changes nothing: in memory, and without a log, whose last number is given.
+    /// Does the work of [`settle`](Self::settle) after a restart that changes nothing: in memory, and without a log,
+    /// whose last number is given.
     ///
     /// # Errors
     /// Its pages'.
@@ -110,7 +111,7 @@ pub(crate) trait Owner: Sync {
 pub(crate) struct Open<'a> {
     /// The trees, with the log of this life.
     pub trees: &'a [Arc<LiveTree>],
-    /// Those over rows of a tree.
+    /// The transactions over rows of a tree.
     pub losers: Vec<Loser>,
 }
 
@@ -160,7 +161,7 @@ impl<'a> RestartRun<'a> {
         OWNERS.iter().try_for_each(|owner| owner.check(self))
     }
 
-    /// Has an owner play its frames. Reports its reads of the log, if the database has frames of it.
+    /// Makes an owner play its frames. Reports its reads of the log, if the database has frames of it.
     ///
     /// # Errors
     /// The owner's.
@@ -187,7 +188,7 @@ impl<'a> RestartRun<'a> {
         Ok(())
     }
 
-    /// Returns the reads of the log so far, behind the decision where it ends.
+    /// Returns the reads of the log so far, since the decision about its end.
     fn log_reads(&self) -> UnitReads {
         let scans = self.loaded.iter().flat_map(|loaded| &loaded.log.scans);
         scans.fold(UnitReads::default(), |all, scan| {
@@ -223,8 +224,8 @@ pub fn writes_in_place(anchor: &Anchor) -> bool {
     OWNERS.iter().any(|owner| owner.writes_in_place(anchor))
 }
 
-/// Returns the names of the methods by which a database with this anchor is restarted: those that were given. If none
-/// was, the owners behind the first have the names, or the first owner does.
+/// Returns the names of the methods by which a database with this anchor is restarted: those that were given. Without
+/// given methods, the names are those of the owners behind the first, or of the first owner.
 pub(crate) fn method_names(methods: &Methods, anchor: &Anchor) -> String {
     let given = methods.names();
     if !given.is_empty() {
@@ -255,7 +256,7 @@ pub fn dump(frame: Frame<'_>) -> DumpedFrame {
     }
 }
 
-/// Returns what the owners of a database claim behind the first pass.
+/// Returns the frames that the owners of a database claim behind the first pass.
 pub(crate) fn claims(anchor: &Anchor) -> Claims {
     let claims = OWNERS.iter().map(|owner| owner.claims(anchor));
     claims.fold(Claims::default(), Claims::and)

@@ -1,8 +1,8 @@
 //! The database that this one was restored from: the section `PRNT` of the anchor (docs/formats/anchor.md).
 //!
-//! A restored database never continues its parent's history: it has an identity and epochs of its own. What it knows of
-//! the parent is its name and the last epoch that it has of it, so that an operator who looks for an older moment knows
-//! whose archive to ask. Its own archive says the same in each manifest.
+//! A restored database never continues its parent's history: it has its own identity and epochs. It keeps the parent's
+//! name and the last epoch that it has of the parent. So an operator who looks for an older moment knows whose archive
+//! to ask. Its own archive names both in each manifest.
 
 use perdura_base::cursor::{Reader, Writer};
 use perdura_base::{Epoch, Uuid};
@@ -11,7 +11,7 @@ use perdura_wal::Parent;
 /// The tag of the section.
 pub const SECTION: [u8; 4] = *b"PRNT";
 
-/// The section's payload.
+/// Returns the section's payload.
 #[must_use]
 pub(crate) fn encode(parent: &Parent) -> Vec<u8> {
     let mut out = Vec::with_capacity(24);
@@ -21,7 +21,7 @@ pub(crate) fn encode(parent: &Parent) -> Vec<u8> {
     out
 }
 
-/// The inverse of [`encode`].
+/// Decodes [`encode`].
 #[must_use]
 pub(crate) fn decode(payload: &[u8]) -> Option<Parent> {
     let mut r = Reader::new(payload);

@@ -58,7 +58,7 @@ impl<'a, I, S: LogSource> Pass<'a, I, S> {
         self.undo_ns.fetch_max(spent, Ordering::Relaxed);
     }
 
-    /// The figures, and the seconds of undoing, when all is played.
+    /// Returns the figures, and the seconds of undoing, after all is played.
     pub fn into_figures(self) -> (ReplayStats, f64) {
         let stats = self.stats.into_inner();
         let skipped: u64 = stats.skipped.values().sum();
@@ -73,7 +73,7 @@ impl<'a, I, S: LogSource> Pass<'a, I, S> {
     }
 }
 
-/// A unit of log in the hands of the players that need it: the first to need it opens it.
+/// A unit of log that several players share: the first player to need it opens it.
 pub(crate) struct SharedUnit<S: LogSource> {
     /// Its number among its part's, oldest first.
     pub number: usize,
@@ -96,7 +96,7 @@ impl<S: LogSource> SharedUnit<S> {
         }
     }
 
-    /// The frames.
+    /// Returns the frames.
     ///
     /// # Errors
     /// [`Error::Corrupt`] if a block is damaged.

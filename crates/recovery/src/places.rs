@@ -1,4 +1,4 @@
-//! Where the pages of an image stand in its files; see [`crate::image`].
+//! The places of an image's pages in its files; see [`crate::image`].
 
 use perdura_base::limits::PAGE_BYTES;
 use perdura_base::num::to_u64;
@@ -15,14 +15,15 @@ pub const PAGES_HEADER_BYTES: u64 = 4096;
 pub struct Place(pub u64);
 
 impl Place {
-    /// The byte offset in the file.
+    /// Returns the byte offset in the file.
     #[must_use]
     pub fn offset(self) -> u64 {
         PAGES_HEADER_BYTES + self.0 * to_u64(PAGE_BYTES)
     }
 }
 
-/// The image disk, of `disks`, that holds the pages of a partition: the only code that says so.
+/// Returns the image disk, of `disks`, that holds the pages of a partition. Only this code decides
+/// that.
 ///
 /// # Panics
 /// If there are no disks: a database has at least one.
@@ -39,7 +40,7 @@ pub struct Places {
     disks: u32,
 }
 
-/// Pages of a partition that stand side by side.
+/// Pages of a partition that lie side by side.
 struct Extent {
     /// The first one's local index.
     start: u32,
@@ -47,8 +48,8 @@ struct Extent {
 }
 
 impl Extent {
-    /// The extent of a local index: of 1, 1, 2, 4, ... pages up to the first chunk's end, then of a
-    /// chunk each.
+    /// Returns the extent of a local index: of 1, 1, 2, 4, ... pages up to the first chunk's end,
+    /// then of a chunk each.
     fn of(local: u32, chunk_pages: u32) -> Extent {
         if local >= chunk_pages {
             let start = local - local % chunk_pages;
@@ -69,26 +70,26 @@ impl Extent {
 }
 
 impl Places {
-    /// The places in the images of the anchor's database.
+    /// Returns the places in the images of the anchor's database.
     #[must_use]
     pub fn of(anchor: &Anchor) -> Places {
         Places::new(anchor.geometry, u32::from(anchor.images.disks))
     }
 
-    /// The places in images that are spread over so many disks.
+    /// Returns the places in images that are spread over `disks` disks.
     #[must_use]
     pub fn new(geometry: Geometry, disks: u32) -> Places {
         assert!(disks > 0, "images are on at least one disk");
         Places { geometry, disks }
     }
 
-    /// The partition of a page.
+    /// Returns the partition of a page.
     #[must_use]
     pub fn partition(&self, page: PageId) -> PartitionId {
         self.geometry.partition_of_page(page)
     }
 
-    /// The place of a page in the file of its disk.
+    /// Returns the place of a page in the file of its disk.
     #[must_use]
     pub fn place(&self, page: PageId) -> Place {
         let partition = u32::from(self.geometry.partition_of_page(page).0);
@@ -176,7 +177,7 @@ mod tests {
         for shape in shapes() {
             let here = u64::from(u32::from(shape.geometry.partitions).div_ceil(shape.disks));
             for pages in 1..3 * u32::from(shape.geometry.chunk_pages) {
-                // The last partition of the first disk: nothing stands behind its extents.
+                // The last partition of the first disk: nothing lies behind its extents.
                 let mut longest = 0;
                 for partition in (0..shape.geometry.partitions)
                     .filter(|partition| u32::from(*partition) % shape.disks == 0)

@@ -1,11 +1,11 @@
-//! Plans what memory is loaded from: which image, and which pages from the other one.
+//! The plan of a load: which image, and which pages from the other one.
 //!
-//! The restart loads the newest image that can be read and accepts a page only if the directory vouches
-//! for it. It takes a damaged page from the older image, whose epoch is then the page's base: the same
-//! rule applies with a smaller k, and the log is read from further back. This is why a database keeps
-//! both images, and the log back to the older one. Damaged pages are found while pages are loaded, when
-//! records may already have been played. The restart then plans again with the damaged pages known and
-//! starts over; nothing durable has changed by then. The module `choice` holds the decision as a table.
+//! The restart loads the newest image that can be read and accepts a page only if the directory vouches for it. It
+//! takes a damaged page from the older image, whose epoch is then the page's base. The same rule applies with a smaller
+//! k, and the log is read from further back. This is why a database keeps both images, and the log back to the older
+//! one. Damaged pages are found while pages are loaded, when records may already have been played. The restart then
+//! plans again with the damaged pages known and starts over. It has changed nothing durable at that point. The module
+//! `choice` holds the decision as a table.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -40,29 +40,29 @@ pub(crate) struct Run {
     pub entries: Vec<(u32, DirEntry)>,
 }
 
-/// What memory is loaded from.
+/// The pages, and the log behind them, that memory is loaded from.
 pub struct ImagePlan {
-    /// The newest usable image; `None` if there is no image yet.
+    /// The newest usable image. `None`: there is no image yet.
     pub slot: Option<ImageSlot>,
     /// Its checkpoint epoch.
     pub k: CkptEpoch,
-    /// What it lists, without the pages that are damaged in it.
+    /// Its directory, without the pages that are damaged in it.
     pub directory: Directory,
     /// The sequence number of each partition that the image reflects; zeros without a consistent image.
     pseq: Vec<u64>,
     /// Hash index entries by partition.
     pub sidecars: Vec<Vec<u8>>,
-    /// Where each stream must be read from.
+    /// The position from which each stream must be read.
     pub begin: Vec<Pos>,
     /// Pages that come from the older image.
     pub rebuilt: BTreeSet<PageId>,
     /// Pages that are in no image, left empty; their records do not count.
     pub lost: BTreeSet<PageId>,
     /// Slots that were complete and cannot be relied on any more, wholly or in part. They must not
-    /// be named again before they are rewritten, and be rewritten first: the image that stood in
-    /// for them is the only one left.
+    /// be named again before they are rewritten, and they are rewritten first: the image that
+    /// replaced them is the only one left.
     pub damaged: Vec<ImageSlot>,
-    /// What an operator should know.
+    /// Notes for an operator.
     pub notes: Vec<String>,
     /// Pages listed.
     pub pages: u64,
@@ -90,10 +90,10 @@ struct Candidate {
 pub type BadPage = (ImageSlot, PageId);
 
 /// Decides what to load into a heap of this shape. `bad` are the pages that earlier attempts found
-/// damaged, `lost` those to do without.
+/// damaged; `lost` are those that the restart does without.
 ///
 /// # Errors
-/// [`Error::Corrupt`] if no complete image can be read, or a page in `bad` has no other.
+/// [`Error::Corrupt`] if no complete image can be read, or a page in `bad` is in no other image.
 pub fn plan_image(
     geometry: &Geometry,
     data: &dyn Disk,
@@ -146,8 +146,8 @@ pub fn plan_image(
     }
 }
 
-/// The slots of the complete images, by [`Rank::index`]. Without records nothing brings an older image up to the newer
-/// one: there is no other then.
+/// Returns the slots of the complete images, by [`Rank::index`]. Without records nothing brings an older image up to
+/// the newer one, so then there is no older image.
 fn by_age(anchor: &Anchor) -> [Option<ImageSlot>; 2] {
     let mut slots = ImageSlot::ALL.map(|slot| anchor.image(slot).is_complete().then_some(slot));
     slots.sort_by_key(|slot| std::cmp::Reverse(slot.map(|slot| anchor.image(slot).k)));
@@ -179,7 +179,7 @@ impl Candidates<'_> {
         }
     }
 
-    /// Whether pages of the newer image cannot be taken from the older one.
+    /// Returns whether pages of the newer image cannot be taken from the older one.
     fn is_whole(&self) -> bool {
         let newer = self.slots[Rank::Newer.index()];
         newer.is_some_and(|slot| self.anchor.image(slot).consistent)
@@ -208,7 +208,7 @@ impl Candidates<'_> {
         }
     }
 
-    /// The error that opening an image returned.
+    /// Returns the error that opening an image returned.
     fn error(&mut self, rank: Rank) -> Error {
         match self.opened[rank.index()].take() {
             Some(Err(error)) => error,
@@ -216,7 +216,8 @@ impl Candidates<'_> {
         }
     }
 
-    /// The plan that loads this image, with a note on the newer image if that was passed over.
+    /// Returns the plan that loads this image, with a note on the newer image if that was passed
+    /// over.
     fn plan(&mut self, rank: Rank, lost: &BTreeSet<PageId>) -> ImagePlan {
         let mut plan = ImagePlan::empty(self.anchor, self.images.len());
         let newer = (self.slots[0], &self.opened[0]);
@@ -237,9 +238,8 @@ impl Candidates<'_> {
     }
 }
 
-/// Whether an error is damage that an older image can replace: a missing file, something else in its
-/// place, or a sector that the disk does not return. Other failures (no rights, no file handles) do not
-/// prove the image damaged.
+/// Returns whether an error is damage that an older image can replace: a missing file, something else in its place, or
+/// a sector that the disk does not return. Other failures (no rights, no file handles) do not prove the image damaged.
 fn is_damage(error: &Error) -> bool {
     error.is_not_found()
         || error.is_of_another_kind()
@@ -405,7 +405,7 @@ impl ImagePlan {
             let local = geometry.local_index(*page);
             let disk = disk_of(partition, self.runs.len());
             self.directory.set(partition, local, DirEntry::default());
-            // A page the older image does not list is zeros there, which is what memory holds.
+            // A page that the older image does not list is zeros there, as in memory.
             let entry = stand_in.listed.directory.get(partition, local);
             if entry.is_present() {
                 self.runs[disk].push(Run {
@@ -440,20 +440,20 @@ impl ImagePlan {
         );
     }
 
-    /// The sequence number of each partition that the image reflects: 0 without an image, or if it is of a
+    /// Returns the sequence number of each partition that the image reflects: 0 without an image, or if it is of a
     /// fuzzy sweep.
     #[must_use]
     pub fn pseq(&self) -> &[u64] {
         &self.pseq
     }
 
-    /// Pages that turned out to be damaged while they were loaded.
+    /// Takes the pages that turned out to be damaged while they were loaded.
     #[must_use]
     pub fn take_bad(&self) -> BTreeSet<BadPage> {
         std::mem::take(&mut *self.bad.lock())
     }
 
-    /// The error for damaged pages that nothing can stand in for.
+    /// Returns the error for damaged pages that nothing can replace.
     #[must_use]
     pub fn give_up(&self, bad: &BTreeSet<PageId>, why: &str) -> Error {
         let worst = bad.first().copied().unwrap_or_default();
@@ -469,7 +469,7 @@ impl ImagePlan {
         )
     }
 
-    /// The slot whose pages on disk are what memory was loaded from, all of them.
+    /// Returns the slot from whose pages on disk all of memory was loaded.
     #[must_use]
     pub fn trusted_slot(&self) -> Option<ImageSlot> {
         self.slot.filter(|slot| !self.damaged.contains(slot))

@@ -53,30 +53,30 @@ pub(crate) enum FrameOwner {
 /// The player of page records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PagePlayer {
-    /// Groups of committed transactions. Their records have no order, so that the row says which way
-    /// the log is read.
+    /// Groups of committed transactions. Their records have no order, so the row gives the direction in which the log
+    /// is read.
     Group(Direction),
-    /// PagePlayer of interleaved transactions, newest first: a transaction's end comes before its
+    /// Records of interleaved transactions, newest first: a transaction's end comes before its
     /// changes, and one pass decides.
     Fate,
-    /// PagePlayer of interleaved transactions, oldest first, and a second pass for those that never
+    /// Records of interleaved transactions, oldest first, and a second pass for those that never
     /// ended.
     TwoPass,
-    /// PagePlayer with an order number: all streams merged, life by life.
+    /// Records with an order number: all streams merged, life by life.
     Merge(Mergers),
 }
 
-/// How many workers merge. Each plays only its own partitions.
+/// The number of workers that merge. Each plays only its own partitions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mergers {
-    /// One plays everything.
+    /// One worker plays everything.
     One,
-    /// As many as there are threads.
+    /// One worker for each thread.
     PerThread,
 }
 
 impl PagePlayer {
-    /// Returns which way the log is read.
+    /// Returns the direction in which the log is read.
     #[must_use]
     pub fn direction(self) -> Direction {
         match self {
@@ -95,7 +95,7 @@ impl PagePlayer {
         }
     }
 
-    /// Returns how many workers merge all streams, given this many threads; 0 if each stream is played by
+    /// Returns the number of workers that merge all streams, with `threads` threads; 0 if each stream is played by
     /// itself.
     #[must_use]
     pub fn mergers(self, threads: usize) -> usize {

@@ -19,12 +19,12 @@ use crate::source::LogSource;
 pub use crate::means::Means;
 pub use crate::stats::ReplayStats;
 
-/// What a recovery leaves.
+/// The result of a recovery.
 pub struct State {
     /// The pages.
     pub heap: Arc<Heap>,
-    /// Pages of the image that were damaged. If there are any, the state is void: the caller plans
-    /// another image.
+    /// Pages of the image that were damaged. If it is not 0, the state is void, and the caller
+    /// plans another image.
     pub damaged: u64,
     /// The tables, indexed.
     pub tables: Tables,

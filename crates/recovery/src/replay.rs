@@ -28,7 +28,7 @@ use crate::threads::run_threads;
 use crate::undo::undo_losers;
 use crate::work::Work;
 
-/// What the log's end decides for the replay.
+/// The facts that the log's end decides for the replay.
 struct Decided {
     /// Units of each part.
     units: Vec<usize>,
@@ -46,7 +46,7 @@ pub(crate) struct Replay<'a, I, S> {
     damaged: AtomicU64,
 }
 
-/// What an attempt leaves.
+/// The result of an attempt.
 pub(crate) struct Attempt {
     /// Pages of the image that are damaged: the attempt is void.
     pub damaged: u64,
@@ -75,7 +75,7 @@ impl<'a, I: Image, S: LogSource> Replay<'a, I, S> {
             .expect("the schedule decides before it reads units")
     }
 
-    /// What the attempt leaves, when the schedule is done.
+    /// Returns the result of the attempt, after the schedule is done.
     #[must_use]
     pub fn finish(self) -> Attempt {
         let (stats, undo_seconds) = self.pass.into_figures();
@@ -87,13 +87,13 @@ impl<'a, I: Image, S: LogSource> Replay<'a, I, S> {
         }
     }
 
-    /// Whether pages of the image are damaged: they are loaded anew, in another attempt.
+    /// Returns whether pages of the image are damaged: another attempt loads them anew.
     fn is_void(&self) -> bool {
         self.damaged.load(Ordering::Relaxed) > 0
     }
 
-    /// Ends the log for the players, with a second pass if they leave something to undo: each part
-    /// by itself.
+    /// Ends the log for the players, each part by itself, with a second pass if they leave changes
+    /// to undo.
     fn finish_players(&self) -> Result<()> {
         let threads = self.pass.means.schedule.threads;
         let mut losers = Vec::new();

@@ -17,14 +17,14 @@ pub use tree::TreeReport;
 /// The phases, in order.
 pub const PHASES: [&str; 5] = ["start", "load", "index", "replay", "done"];
 
-/// The progress of a restart, shared with the threads that answer clients meanwhile.
+/// The progress of a restart, shared with the threads that answer clients during it.
 #[derive(Debug, Default)]
 pub struct Progress {
     phase: AtomicU8,
     done: AtomicU64,
     /// Bytes that are known of. Each job adds its bytes when it finds them.
     total: AtomicU64,
-    /// Bytes that the anchor makes likely, before any job has looked.
+    /// Bytes that are likely by the anchor, before any job has found its own.
     expected: AtomicU64,
     /// The highest percentage that was shown.
     shown: AtomicU8,
@@ -35,7 +35,7 @@ impl Progress {
         self.phase.store(phase, Ordering::Relaxed);
     }
 
-    /// Expects `bytes` more, which the caller has from the anchor.
+    /// Adds `bytes`, which the caller has from the anchor, to the expected bytes.
     pub(crate) fn expect(&self, bytes: u64) {
         let done = self.loaded_bytes();
         self.expected
@@ -50,14 +50,14 @@ impl Progress {
         self.done.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// The name of the phase.
+    /// Returns the name of the phase.
     #[must_use]
     pub fn phase(&self) -> &'static str {
         let phase = usize::from(self.phase.load(Ordering::Relaxed));
         PHASES.get(phase).copied().unwrap_or("start")
     }
 
-    /// Bytes of image and log processed.
+    /// Returns the number of bytes of image and log processed.
     #[must_use]
     pub fn loaded_bytes(&self) -> u64 {
         self.done.load(Ordering::Relaxed)
@@ -85,7 +85,7 @@ impl Progress {
             .max(percent)
     }
 
-    /// Returns the seconds left at the rate of the `elapsed` time; `None` before there is a rate.
+    /// Returns the seconds left at the rate of the `elapsed` time. `None`: there is no rate yet.
     #[must_use]
     pub fn eta_seconds(&self, elapsed: Duration) -> Option<u64> {
         let done = self.loaded_bytes();
@@ -95,11 +95,11 @@ impl Progress {
     }
 }
 
-/// Seconds by job, as restarts report them whatever the method. Jobs overlap as the level allows, so
-/// that the parts may be more than the total.
+/// Seconds by job, as restarts report them whatever the method. Jobs overlap as the level allows, so the sum of the
+/// parts may exceed the total.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub struct Seconds {
-    /// All of it.
+    /// The whole restart.
     pub total: f64,
     /// Reading the image: the busiest of its disks.
     pub backup_read: f64,
@@ -115,7 +115,7 @@ pub struct Seconds {
     pub log_span: f64,
     /// Building the indexes.
     pub index: f64,
-    /// Taking out what is not wanted.
+    /// Taking out changes that are not wanted.
     pub undo: f64,
 }
 
@@ -141,7 +141,7 @@ pub struct Bytes {
     pub backup: u64,
 }
 
-/// What the second pass did: ordered frames.
+/// The figures of the second pass: ordered frames.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub struct OrderedReport {
     /// Read.
@@ -158,7 +158,7 @@ pub struct OrderedReport {
     pub read_seconds: f64,
 }
 
-/// The reads of the log that one owner of records made, once the log's end was known.
+/// The reads of the log by one owner of records, after the log's end was known.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct OwnerReads {
     /// The owner: `pages`, `ordered` or `tree`.
@@ -180,9 +180,9 @@ pub struct RestartReport {
     pub level: u8,
     /// Threads used.
     pub threads: usize,
-    /// Whether the database had been closed cleanly.
+    /// True if the database had been closed cleanly.
     pub clean: bool,
-    /// Whether this was its first start.
+    /// True if this was its first start.
     pub created: bool,
     /// The image used: its slot, or `none`.
     pub image: String,
@@ -190,12 +190,12 @@ pub struct RestartReport {
     pub checkpoint: u64,
     /// The durable epoch that was kept.
     pub durable_epoch: u64,
-    /// The epoch that the anchor vouched for: a log that had ended before it would have been refused.
-    /// From there to the durable epoch, one stream alone cannot tell a cut log from a torn tail.
+    /// The epoch that the anchor vouched for: a log that had ended before it would have been refused. From there to the
+    /// durable epoch, one stream alone cannot distinguish a cut log from a torn tail.
     pub vouched_epoch: u64,
-    /// When that epoch was durable, microseconds since 1970.
+    /// The time at which that epoch was durable, microseconds since 1970.
     pub vouched_us: u64,
-    /// Where each stream was cut.
+    /// The position at which each stream was cut.
     pub cut: Vec<u64>,
     /// Blocks beyond the cut, which are void.
     pub void_blocks: u64,
@@ -211,7 +211,8 @@ pub struct RestartReport {
     pub bytes: Bytes,
     /// Reads of the log by owner, in the order in which owners play.
     pub log_reads: Vec<OwnerReads>,
-    /// Page faults of the process meanwhile: memory that the kernel made present. 0: not counted.
+    /// Page faults of the process during the restart: memory that the kernel made present. 0: not
+    /// counted.
     pub page_faults: u64,
     /// Pages loaded from the image.
     pub pages_fetched: u64,
@@ -229,12 +230,12 @@ pub struct RestartReport {
     /// The tree's part, if the database has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tree: Option<TreeReport>,
-    /// Ordered frames that did something else than before the crash, where the caller accepted that.
+    /// Ordered frames with another result than before the crash, if the caller accepted that.
     #[serde(skip_serializing_if = "Divergences::is_empty")]
     pub divergences: Divergences,
     /// The logical digest, if it was asked for.
     pub digest: Option<String>,
-    /// What an operator should know.
+    /// Notes for an operator.
     pub notes: Vec<String>,
 }
 
@@ -248,7 +249,7 @@ impl RestartReport {
     }
 }
 
-/// What reading so many bytes in so many seconds comes to; nothing if it took no time.
+/// Returns the rate of reading `bytes` in `seconds`, as text. Empty if it took no time.
 fn rate(bytes: u64, seconds: f64) -> String {
     let us = Duration::try_from_secs_f64(seconds)
         .unwrap_or_default()
@@ -276,7 +277,7 @@ impl fmt::Display for RestartReport {
 }
 
 impl RestartReport {
-    /// Writes what was begun with.
+    /// Writes the lines on the restart and its image.
     fn write_restart(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let s = &self.seconds;
         let way = if self.created {
@@ -306,7 +307,7 @@ impl RestartReport {
         )
     }
 
-    /// Writes what page records and indexes took.
+    /// Writes the lines on page records and indexes.
     fn write_log(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let s = &self.seconds;
         writeln!(

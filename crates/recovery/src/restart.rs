@@ -2,17 +2,17 @@
 //! during a restart changes nothing, and the next start runs the same restart again.
 //!
 //! # Source
-//! *Differential Logging* (000), algorithm 3, in its order-free form: load the image, decide the durable
-//! epoch from block headers, test every record of every stream against the rule. Then, from *Rethinking Main Memory
-//! OLTP Recovery* (001), play the ordered frames. Then, from *Implementing Performance Competitive Logical Recovery* (002),
-//! redo the operations on a tree. Pages of a tree are the one durable thing that changes before the end: what a restart writes
-//! there, the next one finds and does not need.
+//! *Differential Logging* (000), algorithm 3, in its order-free form: load the image, decide the durable epoch from
+//! block headers, test every record of every stream against the rule. Then, from *Rethinking Main Memory OLTP Recovery*
+//! (001), play the ordered frames. Then, from *Implementing Performance Competitive Logical Recovery* (002), redo the
+//! operations on a tree. Pages of a tree are the one durable thing that changes before the end: the next restart finds
+//! what this one wrote there, and does not need it.
 //!
 //! # Deviations
-//! The paper ends when the state is correct. A restart must also prepare the next one. It marks all pages
-//! dirty for the other image, whose slot may hold half a checkpoint, and the pages that the log changed
-//! dirty for this one. It never reuses an epoch or an incarnation number that it has seen anywhere. Before
-//! it accepts new work, it records in the anchor that everything beyond the cut is void for good.
+//! The paper ends when the state is correct. A restart must also prepare the next one. It marks all pages as dirty for
+//! the other image, whose slot may hold half a checkpoint. It marks the pages that the log changed as dirty for this
+//! image. It never reuses an epoch or an incarnation number that it has seen anywhere. Before it accepts new work, it
+//! records in the anchor that everything beyond the cut is void for good.
 
 use std::sync::Arc;
 
@@ -51,17 +51,18 @@ pub use crate::tables::Catalog;
 pub struct Restarted {
     /// The pages, indexed.
     pub heap: Arc<Heap>,
-    /// The anchor, updated; `None` after a dry run.
+    /// The anchor, updated. `None`: the restart was a dry run.
     pub anchor: Option<AnchorCell>,
-    /// The anchor's record as it is now, or would be.
+    /// The anchor's record as it is now, or would be after a real restart.
     pub record: Anchor,
-    /// What the images list.
+    /// The directories of the images.
     pub directories: [Directory; 2],
-    /// Where the log goes on.
+    /// The point at which the log continues.
     pub wal_start: WalStart,
     /// The tables.
     pub catalog: Catalog,
-    /// The tree, and what is to be undone in it, if the database has one. After a restart that changes nothing, nothing is.
+    /// The tree, and what is to be undone in it. After a restart that changes nothing, nothing is. `None`: the database
+    /// has no tree.
     pub tree: Option<RestartedTree>,
     /// The report.
     pub report: RestartReport,
@@ -82,14 +83,12 @@ impl Restarted {
     }
 }
 
-/// Brings a database back. `Ok(None)` if there is none on these disks.
+/// Brings a database back. `Ok(None)`: these disks have no database.
 ///
 /// # Errors
 /// [`Error::Corrupt`] if anything acknowledged is missing or damaged beyond repair; [`Error::LostLog`] if an archive
-/// proves that;
-/// [`Error::Stopped`] if log or anchor cannot be written at its end, after which it is simply taken
-/// again; [`Error::Usage`] if the method, the level or the players are not for this log: then nothing was
-/// changed.
+/// proves that. [`Error::Stopped`] if log or anchor cannot be written at its end: the caller may then restart again.
+/// [`Error::Usage`] if the method, the level or the players are not for this log: then nothing was changed.
 pub fn restart(options: &RestartOptions) -> Result<Option<Restarted>> {
     let clock = options.clock.as_ref();
     let (begin, faults) = (clock.mono_ns(), clock.page_faults());
@@ -127,7 +126,7 @@ pub fn restart(options: &RestartOptions) -> Result<Option<Restarted>> {
     Ok(Some(restarted))
 }
 
-/// Has every owner undo in memory what the log leaves open.
+/// Makes every owner undo in memory the transactions that the log leaves open.
 fn settle_in_memory(restarted: &mut Restarted, clock: &dyn Clock) -> Result<()> {
     let (begin, last) = (clock.mono_ns(), restarted.wal_start.gsn);
     let mut undone = 0;
@@ -139,7 +138,7 @@ fn settle_in_memory(restarted: &mut Restarted, clock: &dyn Clock) -> Result<()> 
     Ok(())
 }
 
-/// Has every owner play its frames. The log is durable before an owner writes pages in place, and at the end.
+/// Makes every owner play its frames. The log is durable before an owner writes pages in place, and at the end.
 fn play(redo: &mut RestartRun<'_>) -> Result<()> {
     let late = armed(Flaw::TreeLogBelievedUnwritten);
     let mut is_durable = !redo.options.mode.changes_disks();
@@ -231,7 +230,7 @@ fn begin_life(
     })
 }
 
-/// What the images list, as far as memory was loaded from them.
+/// Returns the directories of the images, as far as memory was loaded from them.
 fn trusted_directories(image: &mut ImagePlan, record: &Anchor) -> [Directory; 2] {
     let none = || Directory::empty(record.geometry.partitions);
     let mut directories = [none(), none()];
@@ -245,8 +244,8 @@ fn trusted_directories(image: &mut ImagePlan, record: &Anchor) -> [Directory; 2]
     directories
 }
 
-/// Makes the anchor say what the restart decided: from here on it is durable. I8: no other update of
-/// the anchor came before.
+/// Writes the decisions of the restart into the anchor: from here on they are durable. I8: no other update of the
+/// anchor came before.
 fn publish(file: AnchorFile, anchor: Anchor, record: &Anchor) -> Result<AnchorCell> {
     let cell = AnchorCell::new(file, anchor);
     let updated = cell.update(|durable| {

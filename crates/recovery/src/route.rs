@@ -1,4 +1,4 @@
-//! The one place that decides who takes a frame.
+//! The one place that decides which player or owner takes a frame.
 //!
 //! The first pass meets every frame of the log. The player of page records takes the frames of its kind, and
 //! those that carry no records: checkpoint marks, restarts, beacons. Frames that another owner of the database
@@ -29,7 +29,8 @@ pub(crate) struct Routes {
 }
 
 impl Routes {
-    /// Makes the routes of a pass by this player, behind which owners play what they claim.
+    /// Makes the routes of a pass by this player, behind which owners play the frames that they
+    /// claim.
     pub fn new(records: PagePlayer, later: Claims) -> Routes {
         assert!(
             !later.has(records.kind()),
@@ -51,7 +52,7 @@ impl Routes {
     }
 }
 
-/// The error for records that no player of the restart claims.
+/// Returns the error for records that no player of the restart claims.
 #[cold]
 pub(crate) fn foreign(frame: Frame<'_>, origin: &Origin) -> Error {
     refuse(
@@ -62,11 +63,11 @@ pub(crate) fn foreign(frame: Frame<'_>, origin: &Origin) -> Error {
     )
 }
 
-/// What it means if a frame makes no sense.
+/// The explanation of a frame that makes no sense.
 pub(crate) const WRITERS_BUG: &str =
     "The checksums hold, so this is a bug in the writer. Keep a copy and report it.";
 
-/// An error that names a frame's place.
+/// Returns an error that names a frame's place.
 #[cold]
 pub(crate) fn refuse(origin: &Origin, expected: String, found: String, consequence: &str) -> Error {
     Error::corrupt(

@@ -4,18 +4,17 @@
 //! *Differential Logging* (000), section 3.4: the BackupID test of algorithm 3.
 //!
 //! # Deviations
-//! A page carries an assigned checkpoint *epoch*, where the paper toggles one bit. A cancelled sweep
-//! therefore leaves no mixed parity, and the test reads the image's number instead of a page header. In
-//! executor mode every logged record is committed: `wanted` means that its epoch is at most the target,
-//! which the cut has already decided for whole blocks. In steal mode the transaction's [`Fate`] decides.
-//! The tag of every record is tested, where the paper tests tags only within the window of the last
-//! checkpoint. The answer there is the same, and the phase of the scan need not be known. The test does
-//! not permit an append after the latch is released (algorithm 1, step 6 after 5): a change that the image
-//! contains and the log has lost cannot be undone.
+//! A page carries an assigned checkpoint *epoch*, where the paper toggles one bit. A cancelled sweep therefore leaves
+//! no mixed parity, and the test reads the image's number instead of a page header. In executor mode every logged
+//! record is committed. `wanted` means that its epoch is at most the target, and the cut has already decided this for
+//! whole blocks. In steal mode the transaction's [`Fate`] decides. The tag of every record is tested, where the paper
+//! tests tags only within the window of the last checkpoint. The answer there is the same, and the phase of the scan
+//! need not be known. The test does not permit an append after the latch is released (algorithm 1, step 6 after 5). A
+//! change that the image contains and the log has lost could not be undone.
 
 use perdura_base::{CkptEpoch, Epoch};
 
-/// What an image's pages hold.
+/// The state that an image's pages hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ImageKind {
     /// A sweep over running transactions, of this checkpoint epoch: each page has the changes made
@@ -41,7 +40,7 @@ pub enum Skip {
 }
 
 impl Skip {
-    /// The reason's name in reports.
+    /// Returns the reason's name in reports.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -51,7 +50,7 @@ impl Skip {
     }
 }
 
-/// What to do with a record, decided without touching its page.
+/// The decision on a record, made without touching its page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Gate {
     /// Leave it.
@@ -60,8 +59,9 @@ pub enum Gate {
     Apply,
 }
 
-/// Whether the image has a committed change with this tag and epoch. The visit of sweep k assigned
-/// `k` to the page, so changes before it carry a smaller tag; a cut asks for the epoch alone.
+/// Returns whether the image has a committed change with this tag and epoch. The visit of sweep k
+/// assigned `k` to the page, so changes before it carry a smaller tag. For a cut the epoch alone
+/// decides.
 #[must_use]
 pub fn reflected(tag: CkptEpoch, epoch: Epoch, image: ImageKind) -> bool {
     match image {
@@ -70,37 +70,37 @@ pub fn reflected(tag: CkptEpoch, epoch: Epoch, image: ImageKind) -> bool {
     }
 }
 
-/// Whether sweep `k` visited a page after the change with this tag.
+/// Returns whether sweep `k` visited a page after the change with this tag.
 fn saw(tag: CkptEpoch, k: CkptEpoch) -> bool {
     tag < k
 }
 
-/// Whether the target state has a committed transaction of this epoch.
+/// Returns whether the target state has a committed transaction of this epoch.
 #[must_use]
 pub fn wanted(epoch: Epoch, target: Epoch) -> bool {
     epoch <= target
 }
 
-/// What became of a transaction, as far as the log up to the target tells.
+/// The fate of a transaction, as far as the log up to the target shows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
     /// Committed in this epoch.
     Committed(Epoch),
-    /// Rolled back by compensation records: they and the changes they take back cancel.
+    /// Rolled back by compensation records: they and the changes that they undo cancel.
     AbortedCompensated,
     /// Rolled back without a record, outside every checkpoint window, when this was the newest
     /// checkpoint epoch.
     AbortedClean(CkptEpoch),
-    /// Unfinished when the log ended; the newest checkpoint epoch then. The restart took it back
-    /// without a record.
+    /// Unfinished when the log ended, with the newest checkpoint epoch at that point. The restart
+    /// undid it without a record.
     Lost(CkptEpoch),
 }
 
-/// Whether the image holds the net effect of a change with this tag: it saw the change, and not
-/// also an unlogged rollback of it. Such a rollback lies in no window, so relative to sweep `k` it
-/// came wholly before (`k > gx`) or wholly after. A cut has no trace of a transaction that did not
-/// commit; one that was compensated counts as reflected, its compensations included, because their
-/// sum is nothing and no record before the cut is then needed.
+/// Returns whether the image holds the net effect of a change with this tag: it saw the change, and
+/// not also an unlogged rollback of it. Such a rollback lies in no window, so relative to sweep `k`
+/// it came wholly before (`k > gx`) or wholly after. A cut has no trace of a transaction that did
+/// not commit. A compensated transaction counts as reflected, its compensations included: their sum
+/// is nothing, and no record before the cut is needed.
 #[must_use]
 pub fn net_reflected(tag: CkptEpoch, image: ImageKind, fate: Fate) -> bool {
     match (image, fate) {
@@ -112,9 +112,9 @@ pub fn net_reflected(tag: CkptEpoch, image: ImageKind, fate: Fate) -> bool {
     }
 }
 
-/// Whether the target state has this transaction's changes. One that was compensated counts as
-/// wanted, its compensations included: that is exact, and never needs a record before the image's
-/// begin.
+/// Returns whether the target state has this transaction's changes. A compensated transaction
+/// counts as wanted, its compensations included: that is exact, and never needs a record before the
+/// image's begin.
 #[must_use]
 pub fn wanted_fate(fate: Fate, target: Epoch) -> bool {
     match fate {
@@ -124,7 +124,7 @@ pub fn wanted_fate(fate: Fate, target: Epoch) -> bool {
     }
 }
 
-/// The rule for a commuting record of an interleaved transaction.
+/// Applies the rule for a commuting record of an interleaved transaction.
 #[must_use]
 pub fn gate_fate(tag: CkptEpoch, image: ImageKind, fate: Fate, target: Epoch) -> Gate {
     match (net_reflected(tag, image, fate), wanted_fate(fate, target)) {
@@ -134,8 +134,8 @@ pub fn gate_fate(tag: CkptEpoch, image: ImageKind, fate: Fate, target: Epoch) ->
     }
 }
 
-/// The rule of two passes for a commuting record: what the image does not have is redone, losers'
-/// changes too; the second pass takes them out again, reflected or redone.
+/// Applies the rule of two passes for a commuting record. What the image does not have is redone,
+/// losers' changes too. The second pass takes those out again, reflected or redone.
 #[must_use]
 pub fn gate_tag(tag: CkptEpoch, k: CkptEpoch) -> Gate {
     if saw(tag, k) {
@@ -145,8 +145,9 @@ pub fn gate_tag(tag: CkptEpoch, k: CkptEpoch) -> Gate {
     }
 }
 
-/// The rule for a record with an order: what stands behind the begin mark of its page's image `k`
-/// in its stream, which the caller `has_begun`, is redone, reflected or not. Image 0 is no image.
+/// Decides on a record with an order. Behind the begin mark of its page's image `k` in its stream,
+/// it is redone, reflected or not. `has_begun` returns whether it is behind that mark. Image 0 is
+/// no image.
 #[must_use]
 pub fn gate_begun(k: CkptEpoch, has_begun: impl FnOnce(CkptEpoch) -> bool) -> Gate {
     if k == CkptEpoch(0) || has_begun(k) {
@@ -156,12 +157,13 @@ pub fn gate_begun(k: CkptEpoch, has_begun: impl FnOnce(CkptEpoch) -> bool) -> Ga
     }
 }
 
-/// The rule for a commuting record: apply it iff exactly one of the two holds. Reflected and
-/// wanted is there already; neither is as it should be; wanted only is redone.
+/// Applies the rule for a commuting record: apply it iff exactly one of the two holds. If it is
+/// reflected and wanted, it is there already. If neither, the state is right without it. If it is
+/// only wanted, it is redone.
 ///
-/// Reflected but not wanted would have to be taken out again by the same XOR. Restart never sees
-/// that case: an image completes only when every change it reflects is durable, so it is `Apply`
-/// here only for targets before the image.
+/// If it is only reflected, the same XOR takes it out again. Restart never sees that case: an image
+/// completes only when every change it reflects is durable. So this is `Apply` only for targets
+/// before the image.
 #[must_use]
 pub fn gate(tag: CkptEpoch, image: ImageKind, epoch: Epoch, target: Epoch) -> Gate {
     match (reflected(tag, epoch, image), wanted(epoch, target)) {
@@ -230,7 +232,7 @@ mod tests {
                 (6, 7, Gate::Apply),
                 (7, 7, Gate::Apply),
                 (8, 7, Gate::Skip(Skip::NotWanted)),
-                // A target before the cut takes out what the cut has.
+                // A target before the cut takes changes of the cut out.
                 (4, 4, Gate::Skip(Skip::Reflected)),
                 (5, 4, Gate::Apply),
                 (6, 4, Gate::Skip(Skip::NotWanted)),

@@ -1,15 +1,14 @@
-//! Recovers what is left of a database that a restart refuses, in memory, and makes a new database of it.
+//! The salvage of a database that a restart refuses: recovers what is left in memory, and makes a new database of it.
 //!
-//! The damaged directory is only read. Salvage looks for the newest intact state: a readable image and the
-//! longest log after it that every stream holds in full, even if the anchor or later blocks prove that
-//! there was more. If no log reaches the end of an image, it plays a log that is complete from the
-//! database's beginning, without an image; failing that, it takes the image without the log. It leaves
-//! pages empty that no image holds, and skips their records. It lists everything that is missing, and the
-//! operator decides whether that is acceptable.
+//! The damaged directory is only read. Salvage looks for the newest intact state: a readable image, and the longest log
+//! after it that every stream holds in full. It accepts this state even if the anchor or later blocks prove that there
+//! was more. If no log reaches the end of an image, it plays a log that is complete from the database's beginning,
+//! without an image. Without such a log, it takes the image alone. It leaves pages empty that no image holds, and skips
+//! their records. It lists everything that is missing, and the operator decides whether that is acceptable.
 //!
-//! The history is cut behind a whole epoch, so ordered frames have no gap before the cut: a transaction's frames are in one
-//! epoch. They are played up to there. A state that lacks pages of its image is no ground for them: their rows follow
-//! from each other. Then salvage takes another image, or one without its log.
+//! The history is cut behind a whole epoch, and a transaction's frames are in one epoch. So ordered frames have no gap
+//! before the cut, and are played up to there. They cannot be played on a state that lacks pages of its image, because
+//! their rows follow from each other. Then salvage takes another image, or an image without its log.
 
 use std::sync::Arc;
 
@@ -38,17 +37,17 @@ use crate::report::RestartReport;
 use crate::restart::{Catalog, NewDatabase, RestartOptions, Restarted, create, restart};
 use crate::window::ExecutorWindow;
 
-/// A database that opens, or what is left of one that does not.
+/// A database that opens, or the remains of one that does not.
 pub enum Condition {
-    /// It opens as it is; [`whole`] reads it for a copy.
+    /// It opens without salvage; [`whole`] reads it for a copy.
     Whole,
-    /// It is refused, and this much can be had.
+    /// A restart refuses it; this much can be recovered.
     Salvaged(Box<Salvaged>),
 }
 
-/// What can be had of a damaged database.
+/// The part of a damaged database that can be recovered.
 pub struct Salvaged {
-    /// What is missing.
+    /// The missing part.
     pub missing: Missing,
     /// The tables that are left.
     pub catalog: Catalog,
@@ -57,27 +56,27 @@ pub struct Salvaged {
     cut: Cut,
 }
 
-/// What a damaged database lacks.
+/// The parts that a damaged database lacks.
 #[derive(Debug, Clone, Serialize)]
 pub struct Missing {
-    /// Why a restart refuses it.
+    /// The error with which a restart refuses it.
     pub refused: String,
-    /// The epoch up to which everything is there, but for the pages below.
+    /// The epoch up to which everything is present, except the pages below.
     pub intact_epoch: u64,
-    /// When its last block was written.
+    /// The time at which its last block was written.
     pub intact_at: String,
     /// The image it begins with.
     pub image: String,
-    /// Whether no log goes with the image, so that transactions of its time may be there in part, unless it is
+    /// True if no log goes with the image. Then transactions of its time may be present in part, unless it is
     /// consistent.
     pub image_alone: bool,
-    /// Whether the image is of one instant.
+    /// True if the image is of one instant.
     pub consistent: bool,
-    /// By partition, the number up to which its transactions on typed tables are there: all above are lost. Empty if
+    /// By partition, the number up to which its transactions on typed tables are present: all above are lost. Empty if
     /// the database has logged no ordered frame.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub numbers: Vec<u64>,
-    /// What the log lacks, stream by stream; none if the log is whole.
+    /// The missing part of the log, stream by stream; empty if the log is whole.
     pub log: Vec<MissingLog>,
     /// Pages that no image has: their rows are gone.
     pub pages: Vec<MissingPage>,
@@ -85,7 +84,7 @@ pub struct Missing {
     pub rows: u64,
 }
 
-/// What a stream lacks.
+/// The missing part of a stream.
 #[derive(Debug, Clone, Serialize)]
 pub struct MissingLog {
     /// The stream.
@@ -98,9 +97,9 @@ pub struct MissingLog {
     pub from_epoch: u64,
     /// The last that there is evidence of.
     pub to_epoch: u64,
-    /// When the last block that is used was written.
+    /// The time at which the last block that is used was written.
     pub from: String,
-    /// When the last block that there is evidence of was written.
+    /// The time at which the last block that there is evidence of was written.
     pub to: String,
 }
 
@@ -111,16 +110,16 @@ pub struct MissingPage {
     pub page: u32,
     /// The pages file it should be in.
     pub file: String,
-    /// Where in the file.
+    /// Its offset in the file, bytes.
     pub offset: u64,
 }
 
-/// Judges a database as a restart does, and looks for what can be had if that refuses it. A state
-/// counts if its catalog `is_usable`. Each attempt has one of the `players` of ordered frames, which begins once.
+/// Judges a database as a restart does. If a restart refuses it, looks for what can be recovered. A state counts if its
+/// catalog `is_usable`. Each attempt has one of the `players` of ordered frames, which begins once.
 ///
 /// # Errors
-/// No database, or none that can be had without its anchor; a state that cannot be rebuilt at all. [`Error::Usage`] if
-/// the log calls a procedure that the player does not have.
+/// No database, or a database that cannot be recovered without its anchor; a state that cannot be rebuilt at all.
+/// [`Error::Usage`] if the log calls a procedure that the player does not have.
 pub fn salvage(
     options: &RestartOptions,
     is_usable: &dyn Fn(&Catalog) -> bool,
@@ -160,8 +159,8 @@ pub fn salvage(
     Err(refused)
 }
 
-/// Reads a database that opens as it is, so that [`build`] makes a new one with the same rows. Its player of ordered
-/// frames has not begun.
+/// Reads a database that opens without salvage, so that [`build`] makes a new one with the same rows. Its player of
+/// ordered frames has not begun.
 ///
 /// # Errors
 /// As a restart; [`Error::Usage`] if there is no database, or one without tables.
@@ -210,7 +209,7 @@ fn salvaging(options: &RestartOptions, logs: Vec<Arc<dyn Disk>>) -> RestartOptio
     }
 }
 
-/// One way to a state: an anchor as it would be had the database ended there.
+/// One way to a state: the anchor that the database would have if it had ended there.
 struct Plan {
     anchor: Anchor,
     image_alone: bool,
@@ -230,7 +229,7 @@ fn plans(logs: &[Arc<dyn Disk>], anchor: &Anchor) -> Result<Vec<Plan>> {
         plans.extend(with_log(logs, anchor, &[])?);
     }
     for at in 0..slots.len() {
-        // With the older image to stand in for pages, then without.
+        // With the older image as a source of pages, then without.
         for used in [&slots[at..], &slots[at..=at]] {
             plans.extend(with_log(logs, anchor, used)?);
         }
@@ -244,9 +243,8 @@ fn plans(logs: &[Arc<dyn Disk>], anchor: &Anchor) -> Result<Vec<Plan>> {
     Ok(plans)
 }
 
-/// The plan that keeps the most log behind these images, newest first, or the most log from the
-/// database's beginning if there are none; `None` if the log does not reach the newest one's end, or
-/// its beginning is gone.
+/// Returns the plan that keeps the most log behind these images, newest first. Without images, it keeps the most log
+/// from the database's beginning. `None`: the log does not reach the newest image's end, or its beginning is gone.
 fn with_log(logs: &[Arc<dyn Disk>], anchor: &Anchor, slots: &[ImageSlot]) -> Result<Option<Plan>> {
     let streams = usize::from(anchor.streams);
     let from = slots.last().map_or_else(
@@ -288,7 +286,7 @@ fn with_log(logs: &[Arc<dyn Disk>], anchor: &Anchor, slots: &[ImageSlot]) -> Res
     Ok(None)
 }
 
-/// The highest epoch that all streams hold in full, and where its parts end.
+/// Returns the highest epoch that all streams hold in full, and the ends of its parts.
 fn longest(
     anchor: &Anchor,
     lives: &Lives<'_>,
@@ -311,7 +309,7 @@ fn longest(
     best
 }
 
-/// The anchor of a database that ended with this epoch.
+/// Returns the plan for a database that ended with this epoch.
 fn cut_off(
     anchor: &Anchor,
     lives: &Lives<'_>,
@@ -375,7 +373,7 @@ fn cut_off(
     }
 }
 
-/// An image without any log.
+/// Returns the plan for an image without any log.
 fn image_alone(anchor: &Anchor, slot: ImageSlot) -> Plan {
     let image = anchor.image(slot);
     let (durable, begin) = (image.cover.end_epoch, image.cover.begin.clone());
@@ -481,8 +479,8 @@ fn carry_out(
     })
 }
 
-/// Makes a new database of what was salvaged, on disks that hold none, and ends it cleanly: one
-/// image, and a log that begins anew.
+/// Makes a new database of the salvaged state, on disks without a database, and ends it cleanly:
+/// one image, and a log that begins anew.
 ///
 /// # Errors
 /// The disks'; [`Error::Foreign`] for a place that is not empty.
@@ -528,7 +526,7 @@ pub fn build(
     marked.map(drop).map_err(Error::from)
 }
 
-/// The first life of a database that is made of what was salvaged.
+/// The first life of a database that is made of a salvaged state.
 struct FirstLife {
     heap: Arc<Heap>,
     anchor: Anchor,
@@ -537,7 +535,7 @@ struct FirstLife {
 }
 
 impl FirstLife {
-    /// Names it in the anchor. Returns it as a restart does.
+    /// Names the new life in the anchor. Returns it as a restart does.
     fn begin(self, cell: AnchorCell) -> Result<Restarted> {
         let FirstLife {
             heap,

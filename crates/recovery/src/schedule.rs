@@ -31,7 +31,7 @@ struct Runner<'a, W: Work> {
     changed: Condvar,
 }
 
-/// Does all the work.
+/// Runs all jobs of the work.
 ///
 /// # Errors
 /// The first error of any job.
@@ -60,7 +60,7 @@ pub fn run<W: Work>(work: &W, schedule: &Schedule, clock: &dyn Clock) -> Result<
     };
     std::thread::scope(|scope| {
         let runner = &runner;
-        // A disk or stream without a reader would be waited for for ever.
+        // Without a reader, the schedule would wait for a disk or stream for ever.
         let read = |asker| {
             let started = start(scope, move || runner.read_loop(asker));
             if let Err(error) = started {
@@ -182,7 +182,8 @@ impl<'a, W: Work> Runner<'a, W> {
         Ok(busy)
     }
 
-    /// A thread that panics must not leave the others waiting for what it would have done.
+    /// Returns a guard that ends all threads if this one panics. Otherwise they would wait for its
+    /// work.
     fn end_all_on_panic(&self) -> impl Drop {
         OnPanic(|| {
             let panicked = || Error::Stopped("a job of the restart panicked".into());
@@ -197,7 +198,7 @@ impl<'a, W: Work> Runner<'a, W> {
         self.changed.notify_all();
     }
 
-    /// A disk's thread.
+    /// Runs a disk's thread.
     fn read_loop(&self, asker: Asker) {
         let _guard = self.end_all_on_panic();
         let mut busy = Busy::default();
@@ -206,7 +207,7 @@ impl<'a, W: Work> Runner<'a, W> {
         }
     }
 
-    /// A player's thread.
+    /// Runs a player's thread.
     fn play_loop(&self) -> Busy {
         let _guard = self.end_all_on_panic();
         let mut busy = Busy::default();
@@ -216,7 +217,7 @@ impl<'a, W: Work> Runner<'a, W> {
         busy
     }
 
-    /// The only thread.
+    /// Runs the only thread.
     fn everything(&self, seed: u64, busy: &mut Busy) {
         let mut pick = seed;
         while let Some(job) = self.next_job(Asker::Everyone(pick)) {
@@ -227,7 +228,7 @@ impl<'a, W: Work> Runner<'a, W> {
         }
     }
 
-    /// Waits for a job; `None` when there will be none any more.
+    /// Waits for a job. `None`: no more jobs will come.
     fn next_job(&self, asker: Asker) -> Option<Job<W::Part, W::Unit>> {
         let mut state = self.state.lock();
         loop {
@@ -256,7 +257,7 @@ impl<'a, W: Work> Runner<'a, W> {
         }
     }
 
-    /// Whether image and log are in memory, all of both.
+    /// Returns whether the whole image and the whole log are in memory.
     fn is_played(&self, state: &ScheduleState<W::Part, W::Unit>) -> bool {
         let played = if self.mergers > 0 {
             state.mergers_left == 0
@@ -336,7 +337,7 @@ impl<'a, W: Work> Runner<'a, W> {
         if state.decided != Decided::Yes || s.next == s.units || s.reading {
             return None;
         }
-        // Levels 3 and 4 pile records up as far as the budget reaches, one unit at least.
+        // Levels 3 and 4 collect records up to the budget, but at least one unit.
         let room = if self.edges.log_read_waits {
             s.open < self.edges.pipeline
         } else {
@@ -380,7 +381,7 @@ impl<'a, W: Work> Runner<'a, W> {
         })
     }
 
-    /// What remains when all is played, and the indexes: behind the log, or ahead of it.
+    /// Takes a job that remains when all is played: the end of the log, and the indexes behind it.
     fn take_end(
         &self,
         state: &mut ScheduleState<W::Part, W::Unit>,
@@ -479,7 +480,7 @@ impl<'a, W: Work> Runner<'a, W> {
         self.update(merged, |state, ()| state.mergers_left -= 1)
     }
 
-    /// Notes when a job ran, and the error that ends all others.
+    /// Notes the time of a job, and the error that ends all others.
     fn end_job(&self, counts: Counts, (since, now): (u64, u64), done: Result<()>) {
         let mut state = self.state.lock();
         let span = match counts {
@@ -527,8 +528,8 @@ impl<'a, W: Work> Runner<'a, W> {
         })
     }
 
-    /// The next unit of a stream for one merging worker. A unit is dropped when all have passed
-    /// it. On the only thread it is read here if it is not there yet.
+    /// Returns the next unit of a stream for one merging worker. A unit is dropped when all workers
+    /// have passed it. The only thread reads the unit here if it was not read yet.
     fn next_for_merge(&self, worker: usize, stream: usize) -> Result<Option<Arc<W::Unit>>> {
         let mut state = self.state.lock();
         self.drop_passed(&mut state.streams[stream]);
@@ -565,8 +566,8 @@ impl<'a, W: Work> Runner<'a, W> {
         }
     }
 
-    /// Drops units that every worker has taken and, by asking for the next, given back. A worker
-    /// may still hold the newest it took.
+    /// Drops units that every worker has taken and given back: a call for the next unit gives one
+    /// back. A worker may still hold the newest unit that it took.
     fn drop_passed(&self, s: &mut StreamState<W::Unit>) {
         let passed = s.taken.iter().copied().min().unwrap_or(0);
         while s.dropped < passed {

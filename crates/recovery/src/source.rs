@@ -14,7 +14,7 @@ pub trait LogSource: Sync {
     /// A unit as the medium returned it.
     type Raw: Raw;
 
-    /// Number of parts.
+    /// Returns the number of parts.
     fn parts(&self) -> usize;
 
     /// Finds the end of a part.
@@ -23,7 +23,7 @@ pub trait LogSource: Sync {
     /// The medium's; damage.
     fn scan(&self, part: usize) -> Result<()>;
 
-    /// Decides what of the log counts. Called once, after the last scan.
+    /// Decides which part of the log counts. Called once, after the last scan.
     ///
     /// # Errors
     /// The parts contradict each other, or something acknowledged is missing.
@@ -36,7 +36,7 @@ pub trait LogSource: Sync {
     fn read(&self, part: usize, number: usize) -> Result<Self::Raw>;
 }
 
-/// What of a log counts.
+/// The part of a log that counts.
 #[derive(Debug, Clone)]
 pub struct LogEnd {
     /// The newest epoch that the log holds in full.
@@ -51,13 +51,13 @@ pub struct LogEnd {
 
 /// A unit as it was read, unchecked.
 pub trait Raw: Send {
-    /// What checking it yields.
+    /// The unit after the check.
     type Open: Frames;
 
-    /// Bytes of memory that it takes.
+    /// Returns its size in memory, bytes.
     fn bytes(&self) -> u64;
 
-    /// The life of the database that wrote it.
+    /// Returns the life of the database that wrote it.
     fn life(&self) -> Incarnation;
 
     /// Checks it.
@@ -69,7 +69,7 @@ pub trait Raw: Send {
 
 /// The frames of a unit.
 pub trait Frames: Send + Sync {
-    /// The bytes that all payloads lie in.
+    /// Returns the bytes that all payloads lie in.
     fn joined(&self) -> &[u8];
 
     /// Hands each frame to `each`, with its origin.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::rule::Gate;
 
-/// What replay did.
+/// The figures of a replay.
 #[derive(Debug, Clone, Default)]
 pub struct ReplayStats {
     /// Committed transactions seen.
@@ -22,7 +22,7 @@ pub struct ReplayStats {
 }
 
 impl ReplayStats {
-    /// Adds another player's.
+    /// Adds the figures of another player.
     pub fn merge(&mut self, other: ReplayStats) {
         self.groups += other.groups;
         self.seen += other.seen;

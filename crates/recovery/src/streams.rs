@@ -13,8 +13,8 @@ use crate::anchor::Anchor;
 use crate::claims::Claims;
 use crate::source::{LogEnd, LogSource};
 
-/// About how many bytes of log make a unit: it is checked, decoded and applied while it is in the
-/// processor's cache.
+/// The approximate size of a unit of log, bytes. A unit is checked, decoded and applied while it is
+/// in the processor's cache.
 pub const UNIT_BYTES: u64 = 256 << 10;
 
 /// The streams of a database, from some position on.
@@ -28,7 +28,7 @@ pub struct Streams<'a> {
     decided: OnceLock<Decided>,
 }
 
-/// The streams as scanned, and what of them counts.
+/// The streams as scanned, and the part of them that counts.
 pub struct Decided {
     /// Each stream's blocks up to its cut.
     pub scans: Vec<StreamScan>,
@@ -38,13 +38,13 @@ pub struct Decided {
     pub void_blocks: u64,
     /// Each stream's units as ranges of its blocks, oldest first.
     units: Vec<Vec<Range<usize>>>,
-    /// What a seeded bug keeps of the void blocks.
+    /// The void blocks that a seeded bug keeps.
     #[cfg(feature = "flaws")]
     pub(crate) void_tail: Vec<Vec<perdura_wal::BlockRef>>,
 }
 
 impl<'a> Streams<'a> {
-    /// The streams on `disks`, each read from its position in `from`.
+    /// Returns the streams on `disks`, each read from its position in `from`.
     #[must_use]
     pub fn new(disks: &'a [Arc<dyn Disk>], anchor: &'a Anchor, from: &'a [Pos]) -> Streams<'a> {
         assert_eq!(disks.len(), from.len(), "one beginning for each stream");
@@ -59,7 +59,7 @@ impl<'a> Streams<'a> {
         }
     }
 
-    /// The log may end before what only the memories of a mirror held.
+    /// Sets whether the log may end before what only the memories of a mirror held.
     #[must_use]
     pub fn accepting_loss(self, accept_loss: bool) -> Streams<'a> {
         Streams {
@@ -68,13 +68,13 @@ impl<'a> Streams<'a> {
         }
     }
 
-    /// Leaves units that hold these frames alone to later passes.
+    /// Leaves units that hold only these frames to later passes.
     #[must_use]
     pub fn leaving(self, later: Claims) -> Streams<'a> {
         Streams { later, ..self }
     }
 
-    /// What the scans found.
+    /// Returns the result of the scans.
     ///
     /// # Errors
     /// [`Error::Stopped`] if the streams were not all scanned.
@@ -167,7 +167,7 @@ impl LogSource for Streams<'_> {
     }
 }
 
-/// The blocks that a seeded bug plays although they are void.
+/// Returns the blocks that a seeded bug plays although they are void.
 #[cfg(feature = "flaws")]
 fn void_tail(scans: &[StreamScan], cut: &Cut) -> Vec<Vec<perdura_wal::BlockRef>> {
     use perdura_base::flaw::{Flaw, armed};

@@ -23,7 +23,7 @@ pub struct SweepDigest {
 }
 
 impl SweepDigest {
-    /// Returns that of an image; `None` if it is not complete, or a build made it that did not note its begin.
+    /// Returns the digest of an image. `None`: the image is not complete, or its build did not note its begin.
     #[must_use]
     pub(crate) fn of_image(
         image: &ImageStatus,
@@ -43,8 +43,8 @@ impl SweepDigest {
     }
 }
 
-/// The digest of a partition's pages in an image, each bound to its page. In a consistent image pages of odd chunks do
-/// not count.
+/// Returns the digest of a partition's pages in an image, each bound to its page. In a consistent image pages of odd
+/// chunks do not count.
 #[must_use]
 pub(crate) fn digest_of(
     directory: &Directory,

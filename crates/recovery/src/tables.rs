@@ -1,8 +1,8 @@
-//! What a restart knows of the tables: which there are, and of which kind each is.
+//! A restart's knowledge of the tables: which there are, and of which kind each is.
 //!
 //! A kind says how a table's keys are ordered, how its log records address its rows, and which
-//! component holds it. It belongs to the table. What a single record says is the business of the
-//! record's frame, whose kind names it ([`perdura_wal::FrameKind`]).
+//! component holds it. It belongs to the table. The form of a single record belongs to the record's
+//! frame, whose kind names it ([`perdura_wal::FrameKind`]).
 
 use std::collections::BTreeMap;
 
@@ -12,18 +12,18 @@ use perdura_heap::TableForm;
 /// The tables that there are.
 pub type Catalog = BTreeMap<TableId, TableKind>;
 
-/// What a table is.
+/// The kind of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TableKind {
-    /// Which indexes its keys are in.
+    /// The indexes that its keys are in.
     pub order: KeyOrder,
-    /// What its log records name.
+    /// The address in its log records.
     pub addressing: Addressing,
     /// The component that holds its rows.
     pub component: ComponentKind,
 }
 
-/// Which indexes a table's keys are in.
+/// The indexes that a table's keys are in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyOrder {
     /// By their hashes.
@@ -32,7 +32,8 @@ pub enum KeyOrder {
     Ordered,
 }
 
-/// What the log records of a table name. It decides what a record must find before it is replayed.
+/// The address in the log records of a table. It decides what a record must find before it is
+/// replayed.
 ///
 /// Page addressing needs no index: the restart builds the indexes after the log. Records that name keys are played
 /// when the indexes are there. A build refuses a table whose addressing it does not know, by the table's name.
@@ -56,9 +57,9 @@ pub enum ComponentKind {
 /// A part of a table's kind that this build does not know: its name and its code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UnknownKind {
-    /// Which part.
+    /// The part's name.
     pub part: &'static str,
-    /// What stands there.
+    /// The code of that part.
     pub code: u8,
 }
 
@@ -66,7 +67,7 @@ const COMPONENT_SHIFT: u32 = 4;
 const ADDRESSING_MASK: u8 = 0x0f;
 
 impl TableKind {
-    /// A page-addressed table of the heap.
+    /// Returns a page-addressed table of the heap.
     #[must_use]
     pub fn heap(order: KeyOrder) -> TableKind {
         TableKind {
@@ -76,7 +77,7 @@ impl TableKind {
         }
     }
 
-    /// A table in a tree, whose keys are in order and whose records name them.
+    /// Returns a table in a tree, whose keys are in order and whose records name them.
     #[must_use]
     pub fn tree() -> TableKind {
         TableKind {
@@ -86,7 +87,7 @@ impl TableKind {
         }
     }
 
-    /// Whether the keys are also in an index by their bytes.
+    /// Returns whether the keys are also in an index by their bytes.
     #[must_use]
     pub fn is_ordered(self) -> bool {
         match self.order {
@@ -95,7 +96,7 @@ impl TableKind {
         }
     }
 
-    /// What the heap has to know of it, as far as its kind says that.
+    /// Returns the heap's form of the table, as far as its kind decides it.
     #[must_use]
     pub fn form(self) -> TableForm {
         let keyed = match self.addressing {
@@ -110,7 +111,7 @@ impl TableKind {
         }
     }
 
-    /// The two bytes of a catalog row that hold it (docs/formats/catalog.md).
+    /// Returns the two bytes of a catalog row that hold it (docs/formats/catalog.md).
     #[must_use]
     pub fn encode(self) -> [u8; 2] {
         let order = match self.order {

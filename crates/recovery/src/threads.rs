@@ -30,7 +30,7 @@ pub fn start<'scope, T: Send + 'scope>(
 /// Runs `work` on the caller's thread and on `threads - 1` others, or as many as the system gives.
 ///
 /// # Errors
-/// The first that a thread ended with, in the order in which they began.
+/// The first error of a thread, in the order in which the threads began.
 pub fn run_threads(threads: usize, work: impl Fn() -> Result<()> + Sync) -> Result<()> {
     if threads <= 1 {
         return work();

@@ -3,14 +3,14 @@
 //! ```text
 //! log durable ─► pages repaired ─► analysis, changes of structure redone ─► operations redone ─► anchor ─► losers undone ─► work
 //! ```
-//! 1. What the log says is made durable, because the next steps write pages.
+//! 1. The contents of the log are made durable, because the next steps write pages.
 //! 2. Pages that a crash has torn are made whole from the double-write file.
-//! 3. *Analysis* reads the tree's records from the redo start on: it redoes the changes of structure and makes a table of the pages that
-//!    were dirty. A method whose table is made of operations reads those, too.
-//! 4. *Redo* reads all operations in the order of their numbers, those of all transactions. The table tells of most, before their page is read,
-//!    that the page has them. Meanwhile the transactions are noted that have not ended.
-//! 5. The restart names the new life in the anchor. Only then are the losers undone, in that life: compensations that lay in a life
-//!    without a name would be made twice.
+//! 3. *Analysis* reads the tree's records from the redo start on. It redoes the changes of structure, and makes a table
+//!    of the pages that were dirty. If a method makes its table from operations, analysis reads those too.
+//! 4. *Redo* reads the operations of all transactions in the order of their numbers. For most of them the table shows,
+//!    before their page is read, that the page has them. Redo also notes the transactions that have not ended.
+//! 5. The restart names the new life in the anchor. Only then are the losers undone, in that life. Compensations in a
+//!    life without a name would be made twice.
 //!
 //! | module | one idea |
 //! |---|---|
@@ -29,8 +29,8 @@
 //!
 //! # Deviations
 //! * One pass of analysis serves any number of streams: their frames are merged by number.
-//! * The paper's DC recovers its structure, then TC sends operations. Here both are one part of a restart, which knows no
-//!   transaction but for its end.
+//! * The paper's DC recovers its structure, then TC sends operations. Here both are one part of a restart, which knows
+//!   only the ends of transactions.
 
 mod ahead;
 pub mod contents;
@@ -76,12 +76,13 @@ use play::{Analysis, Redo};
 
 pub use crate::tree_means::TreeMeans;
 
-/// Notes of a life begin at its number shifted by this: none is used twice, and a restart need not search for the highest.
+/// Notes of a life begin at its number shifted by this. So no number is used twice, and a restart need not search for
+/// the highest.
 const NOTE_SHIFT: u32 = 40;
 
 /// A tree that is back.
 pub struct RestartedTree {
-    /// The tree: its pages are as the log's end has them, losers included.
+    /// The tree. Its pages have the state of the log's end, losers included.
     pub tree: Arc<Tree>,
     /// The transactions that are open.
     pub losers: Vec<Loser>,
@@ -96,7 +97,7 @@ pub(crate) struct Part<'a> {
     pub play: TreePlay,
 }
 
-/// Opens what the anchor says is a tree, as far as it is there.
+/// Opens the files of the tree that the anchor names, as far as they exist.
 pub(crate) fn open_pages(
     options: &RestartOptions,
     anchor: &Anchor,
@@ -117,7 +118,7 @@ pub(crate) fn open_pages(
     }
 }
 
-/// What the pages of a tree are.
+/// Returns the shape of a tree's pages.
 pub(crate) fn shape(anchor: &Anchor, tree: &TreeAnchor) -> Shape {
     let database = anchor.uuid.0.first_chunk();
     Shape {
@@ -127,7 +128,7 @@ pub(crate) fn shape(anchor: &Anchor, tree: &TreeAnchor) -> Shape {
 }
 
 impl Part<'_> {
-    /// Restarts the tree. What the log says has been made durable.
+    /// Restarts the tree. The log has been made durable.
     pub fn run(&self) -> Result<(RestartedTree, TreeReport)> {
         let clock = self.options.clock.as_ref();
         let begin = clock.mono_ns();
@@ -193,12 +194,12 @@ impl Part<'_> {
         &self.options.tree
     }
 
-    /// The end of the stable log: all that counts is durable.
+    /// Returns the end of the stable log: everything that counts is durable.
     fn eosl(&self) -> Gsn {
         self.log.cut.gsn_max
     }
 
-    /// Repeats a call whose pages find no frame, with steps of the writer in between.
+    /// Repeats a call while its pages find no frame, with steps of the writer in between.
     fn insist<T>(&self, tree: &Tree, call: impl FnMut() -> Result<Answer<T>>) -> Result<T> {
         insist(call, || tree.pool().write_step(self.eosl()))?.ok_or_else(|| {
             Error::Usage(format!(
@@ -208,8 +209,8 @@ impl Part<'_> {
         })
     }
 
-    /// The log reaches as far as the pages do: one that has lost its newest blocks in a way that looks like a torn tail would leave pages
-    /// with changes that nothing tells of.
+    /// Fails if the log ends before the pages do. A log may lose its newest blocks in a way that looks like a torn
+    /// tail. Then pages would have changes that no record describes.
     fn check_reach(&self, newest: Gsn) -> Result<()> {
         let last = log::last_number(&self.log.scans)?.max(self.tree.rssp);
         if newest <= last {
@@ -225,7 +226,8 @@ impl Part<'_> {
         ))
     }
 
-    /// The pages are as new as the anchor: a checkpoint that has ended has written its redo start into the meta page.
+    /// Fails if the pages are older than the anchor: a checkpoint that has ended has written its redo start into the
+    /// meta page.
     fn check_age(&self, file: &PageFile) -> Result<()> {
         let Some(newest) = file.newest_structure()? else {
             return Ok(());
@@ -255,7 +257,7 @@ impl Part<'_> {
         Ok(())
     }
 
-    /// The redo start is one that this log has seen.
+    /// Fails if the redo start is beyond this log.
     fn check_redo_start(&self) -> Result<()> {
         let (rssp, last) = (self.tree.rssp, self.log.cut.gsn_max);
         if rssp <= last {
@@ -364,7 +366,7 @@ fn operations_of(frame: &Numbered) -> Result<OperationFrame<'_>> {
         .map_err(|why| malformed("operations", why, &frame.head.origin))
 }
 
-/// The error for a frame whose payload cannot be read.
+/// Returns the error for a frame whose payload cannot be read.
 fn malformed(what: &str, why: Malformed, origin: &Origin) -> Error {
     refuse(
         origin,

@@ -4,7 +4,7 @@ use perdura_base::{Error, Result};
 use perdura_device::Access;
 use perdura_tree::monitor::Limits;
 
-/// Of a pool's pages, those that redo may leave dirty before it writes some, percent.
+/// The part of a pool's pages that redo may leave dirty before it writes some, percent.
 const DIRTY_PERCENT: usize = 80;
 
 /// The means of a tree's restart.
@@ -24,7 +24,7 @@ pub struct TreeMeans {
     pub readers: usize,
 }
 
-/// The fewest pages in memory: what a change of a tall tree's structure may need at a time, and some.
+/// The fewest pages in memory: those that a change of a tall tree's structure may need at once, and a few more.
 const FRAMES_MIN: usize = 8;
 
 impl TreeMeans {
@@ -42,8 +42,8 @@ impl TreeMeans {
         Ok(())
     }
 
-    /// Returns the means of a pool of `frames` pages. Small pools cut their notes more often: a page that is written
-    /// must not wait for long until the log notes it.
+    /// Returns the means of a pool of `frames` pages. Small pools cut their notes more often, so that the log soon
+    /// notes each page that is written.
     #[must_use]
     pub fn of_frames(frames: usize) -> TreeMeans {
         let usual = Limits::default();
@@ -63,7 +63,7 @@ impl TreeMeans {
 }
 
 impl Default for TreeMeans {
-    /// 4096 pages: 32 MiB of pages of 8 KiB.
+    /// Returns the means for 4096 pages: 32 MiB of pages of 8 KiB.
     fn default() -> TreeMeans {
         TreeMeans::of_frames(4096)
     }

@@ -1,4 +1,5 @@
-//! How far the log may be cut. One function computes it, and one assertion guards it.
+//! The position up to which the log may be cut. One function computes it, and one assertion guards
+//! it.
 
 use perdura_base::Pos;
 use perdura_base::flaw::{Flaw, armed};
@@ -6,12 +7,11 @@ use perdura_base::flaw::{Flaw, armed};
 use crate::anchor::Anchor;
 use crate::images::ImageStatus;
 
-/// The position in every stream below which neither a restart nor the archive needs the log any more, given an
+/// Returns the position in every stream below which neither a restart nor the archive needs the log any more, given an
 /// anchor that is durable.
 ///
-/// The log reaches back to the *older* complete image, so that either image can be restarted
-/// from, and a damaged page of one be rebuilt from the other. It reaches back to what the archive does not
-/// hold yet, if there is one.
+/// The log reaches back to the *older* complete image. So a restart can begin with either image, and a damaged page of
+/// one can be rebuilt from the other. If there is an archive, the log also keeps what the archive does not hold yet.
 #[must_use]
 pub fn truncation_floor(anchor: &Anchor) -> Vec<Pos> {
     let complete = || anchor.images.iter().filter(|image| image.is_complete());

@@ -1,10 +1,9 @@
 //! The second pass: undoes the changes of transactions that never ended.
 //!
-//! It reads their records backward, from the end of the life in which they were lost to the first of
-//! their records. If the scheme commutes, it XORs every record of a loser once more, compensations
-//! included, because all of them are in the state by then. Before-images must be restored in the reverse
-//! order of the changes; compensations are skipped, because the changes that they reverted are undone in
-//! the same pass.
+//! It reads their records backward, from the end of the life in which they were lost to the first of their records. If
+//! the scheme commutes, it XORs every record of a loser once more, compensations included, because all of them are in
+//! the state at that point. Before-images must be restored in the reverse order of the changes; compensations are
+//! skipped, because the changes that they reverted are undone in the same pass.
 //!
 //! # Source
 //! *Differential Logging* (000), section 2.2, step 3, and section 5.1 (PL2P, DL2P).
@@ -26,7 +25,7 @@ use crate::stats::ReplayStats;
 /// Undoes the losers of one life of a stream on the partitions that `own` names.
 ///
 /// # Errors
-/// Those of reading the log again.
+/// The errors of reading the log again.
 pub(crate) fn undo_losers<I: Image, S: LogSource>(
     pass: &Pass<'_, I, S>,
     part: usize,

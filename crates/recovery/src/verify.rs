@@ -1,8 +1,8 @@
 //! Checks every byte that a restart could need, then restarts the database in memory.
 //!
-//! The restart decides: opening the database, a dry run and `verify` call one function, so they refuse the
-//! same databases with the same words. The checks before it read what a restart would not (the older
-//! image, and the log that only the older image needs), so they find damage before it costs anything.
+//! The restart decides: opening the database, a dry run and `verify` call one function, so they refuse the same
+//! databases with the same words. The checks before it also read what a restart would not: the older image, and the log
+//! that only the older image needs. So they find damage before it costs anything.
 
 use perdura_base::{Epoch, Error, ImageSlot, Pos, Result, StreamId};
 use perdura_wal::anchor::COMBINED;
@@ -22,7 +22,7 @@ use crate::restart::{RestartOptions, Restarted, restart};
 
 pub use crate::findings::{Findings, ImageFindings, Problem, StreamFindings, TreeFindings};
 
-/// What was found, and whether a restart refuses the database for it.
+/// The findings, and whether a restart refuses the database for them.
 pub struct Verified {
     /// The findings.
     pub found: Findings,
@@ -30,12 +30,12 @@ pub struct Verified {
     pub refusal: Option<Error>,
 }
 
-/// Checks a stopped database and restarts it in memory; `options` are those of a dry run, over disks that what it writes to
-/// pages does not change. `describe` gives the rows and the digest. `Ok(None)` if there is no database.
+/// Checks a stopped database and restarts it in memory. `options` are those of a dry run, over disks that its writes to
+/// pages do not change. `describe` returns the rows and the digest. `Ok(None)`: there is no database.
 ///
 /// # Errors
-/// What keeps a restart from even beginning: no anchor that can be read, files that are missing or
-/// another database's.
+/// The obstacles that prevent even the begin of a restart: no readable anchor, files that are
+/// missing or another database's.
 pub fn verify(
     options: &RestartOptions,
     describe: &dyn Fn(&Restarted) -> Result<(u64, String)>,
@@ -66,7 +66,7 @@ pub fn verify(
         }
         Err(error) => {
             found.refused = Some(error.to_string());
-            // What only the restart finds: frames that contradict each other.
+            // Only the restart finds this: frames that contradict each other.
             if found.problems.is_empty() && matches!(error, Error::Corrupt(_)) {
                 found.problem("log", &error);
             }
@@ -140,7 +140,7 @@ impl Checked<'_> {
         }
     }
 
-    /// Every complete image rests on an epoch that the log must have reached.
+    /// Checks that the log has reached the epoch on which each complete image rests.
     fn check_end(&self, durable: Epoch, found: &mut Findings) {
         for slot in ImageSlot::ALL {
             let image = self.anchor.image(slot);
@@ -163,7 +163,7 @@ impl Checked<'_> {
     }
 }
 
-/// Checks every frame of a stream up to its cut, if there is one.
+/// Checks every frame of a stream up to its cut, if it has one.
 fn check_stream(mut scan: StreamScan, ends_at: Option<Pos>, found: &mut Findings) {
     let stream = scan.stream;
     if let Some(end) = ends_at {
@@ -207,7 +207,7 @@ fn check_stream(mut scan: StreamScan, ends_at: Option<Pos>, found: &mut Findings
     });
 }
 
-/// Counts what a frame holds. Returns whether its payload parses.
+/// Counts the records of a frame. Returns whether its payload parses.
 fn parses(frame: Frame<'_>, counts: &mut FrameCounts) -> bool {
     let mut owners = OWNERS.iter();
     match owners.find_map(|owner| owner.parses(frame, counts)) {
@@ -217,7 +217,7 @@ fn parses(frame: Frame<'_>, counts: &mut FrameCounts) -> bool {
     }
 }
 
-/// Where the log that a restart could need begins, in each stream: at the older image.
+/// Returns the begin, in each stream, of the log that a restart could need: at the older image.
 #[must_use]
 pub fn log_begin(anchor: &Anchor) -> Vec<Pos> {
     let complete = anchor.images.iter().filter(|image| image.is_complete());

@@ -1,13 +1,13 @@
-//! Telling the anchor how far the log is durable.
+//! Reports of the log's durable end to the anchor.
 //!
-//! The end of a log is the one place where a cut and a torn tail look alike. So the anchor, which is
-//! on another disk or at least in another file, names a durable epoch and where each stream's part of
-//! it ends: a restart that finds less refuses to start. The engine calls [`vouch`] about once a second
-//! while the log is written and when it is closed; no commit waits for it.
+//! The end of a log is the one place where a cut and a torn tail look alike. So the anchor, which is on another disk or
+//! at least in another file, names a durable epoch and the end of each stream's part of it. A restart that finds less
+//! refuses to start. The engine calls [`vouch`] about once a second while the log is written and when it is closed; no
+//! commit waits for it.
 //!
 //! # Invariants
 //! * The anchor names at most D: a record is vouched for when it is durable and never before.
-//! * What the anchor vouches for only grows.
+//! * The anchor's durable end only grows.
 
 use perdura_base::Result;
 use perdura_base::flaw::{Flaw, armed};
@@ -15,11 +15,11 @@ use perdura_wal::{History, Rung, Wal};
 
 use crate::anchor_cell::AnchorCell;
 
-/// Makes the anchor vouch for what is durable now. Returns whether it had to be written.
+/// Makes the anchor vouch for the log that is durable now. Returns whether it had to be written.
 ///
 /// # Errors
-/// The log has stopped; or the anchor cannot be written, which stops it unless it was refused for want
-/// of space: then call it again later.
+/// The log has stopped. Or the anchor cannot be written, which stops the log, unless it was refused for want of space:
+/// then the caller calls it again later.
 pub fn vouch(anchor: &AnchorCell, wal: &Wal) -> Result<bool> {
     wal.check()?;
     let is_known = anchor.get().vouched.epoch >= wal.durable(Rung::Disk);
@@ -35,24 +35,25 @@ pub fn vouch(anchor: &AnchorCell, wal: &Wal) -> Result<bool> {
 /// and nothing runs.
 ///
 /// # Errors
-/// [`perdura_base::Error::Stopped`] with what the anchor's disk said.
+/// [`perdura_base::Error::Stopped`] with the error of the anchor's disk.
 pub fn mark_clean(anchor: &AnchorCell, wal: &Wal) -> Result<()> {
     let marked = anchor.update_running(wal, |record| {
         take_over(record, wal);
         record.clean = true;
     });
     if let Err(error) = marked {
-        // Refused for want of space, it would come into force later, whatever happens meanwhile.
+        // An update that is refused for want of space would come into force later, whatever happens
+        // in between.
         wal.stop("anchor", &error);
     }
     wal.check()
 }
 
-/// Makes the anchor vouch for what is durable at the end of a life, with one sync of the anchor instead of two. No other
-/// update follows in this life.
+/// Makes the anchor vouch for the durable log at the end of a life, with one sync of the anchor instead of two. No
+/// other update follows in this life.
 ///
 /// # Errors
-/// The log has stopped, or the anchor cannot be written. What the anchor vouched for before stays true.
+/// The log has stopped, or the anchor cannot be written. Its earlier entry stays true.
 pub fn vouch_last(anchor: &AnchorCell, wal: &Wal) -> Result<()> {
     wal.check()?;
     if anchor.get().vouched.epoch < wal.durable(Rung::Disk) {
@@ -61,7 +62,7 @@ pub fn vouch_last(anchor: &AnchorCell, wal: &Wal) -> Result<()> {
     Ok(())
 }
 
-/// Puts what is durable now into the record.
+/// Puts the durable end of the log into the record.
 fn take_over(record: &mut History, wal: &Wal) {
     let durable = wal.durable_end(match armed(Flaw::VouchedOnMirror) {
         true => Rung::Mirror,

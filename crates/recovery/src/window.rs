@@ -1,27 +1,24 @@
-//! What the layer that runs transactions does around a checkpoint's window.
+//! The work of the transaction layer around a checkpoint's window.
 //!
-//! The *window* of checkpoint k reaches from its begin marks to its end marks. In executor mode a
-//! partition's latch covers whole transactions, so that nothing else is needed. Where transactions
-//! interleave, a rollback that is not logged must lie wholly before or wholly behind a window: its
-//! changes have no tag that could say on which side of a page's visit they fell. And the end mark of
-//! a stream lists the transactions that are active in it at that instant.
+//! The *window* of checkpoint k reaches from its begin marks to its end marks. In executor mode a partition's latch
+//! covers whole transactions, so that nothing else is needed. If transactions interleave, a rollback that is not logged
+//! must lie wholly before or wholly behind a window. Its changes have no tag that could show on which side of a page's
+//! visit they fell. Also, the end mark of a stream lists the transactions that are active in it at that instant.
 //!
-//! *Premise of redo from the begin marks.* A restart by physical records redoes, in the order of
-//! their global numbers, what lies behind the begin mark of each stream. So all begin marks together
-//! are one instant in that order: every record ahead of its stream's mark has a smaller number than
-//! every record behind its stream's mark. Were the marks set one by one while numbers are given out,
-//! a slot could be changed by a record behind one stream's mark and then by one ahead of another's;
-//! redo would play the first, skip the second, and overwrite the newer bytes of the image. XOR
-//! records need none of this: their tags tell.
+//! *Premise of redo from the begin marks.* A restart by physical records redoes, in the order of their global numbers,
+//! what lies behind the begin mark of each stream. So all begin marks together are one instant in that order: every
+//! record ahead of its stream's mark has a smaller number than every record behind its stream's mark. Suppose the marks
+//! were set one by one while numbers are given out. Then a record behind one stream's mark could change a slot, and
+//! after it a record ahead of another stream's mark. Redo would play the first, skip the second, and overwrite the
+//! newer bytes of the image. XOR records need none of this: their tags decide.
 //!
 //! # Source
 //! *Differential Logging* (000), algorithm 2, steps 1 and 3.
 //!
 //! # Deviations
-//! The list of active transactions is captured and its frame appended in one step under the lock
-//! that every begin, commit and abort of the stream takes: a transaction that commits between the two would be
-//! undone by a restart. The paper has neither this nor the gate for rollbacks, and does not say that
-//! begin marks are one instant.
+//! The list of active transactions is captured and its frame appended in one step, under the lock that every begin,
+//! commit and abort of the stream takes. Otherwise a restart would undo a transaction that commits between the two. The
+//! paper has neither this nor the gate for rollbacks, and does not say that begin marks are one instant.
 
 use std::sync::Arc;
 
@@ -47,27 +44,27 @@ pub struct Beginning<'a> {
 pub struct Begun {
     /// The begin mark in each stream.
     pub marks: Vec<Pos>,
-    /// The instant that the image is to hold; `None` for a fuzzy sweep.
+    /// The instant that the image is to hold. `None`: the sweep is fuzzy.
     pub cut: Option<Cut>,
 }
 
 /// The two ends of a window, as the transactions see them.
 pub trait Window: Send + Sync {
     /// Begins a window: calls `mark` once, which appends the begin marks and then publishes the
-    /// checkpoint epoch, and returns the marks. No record that redo orders by its global
-    /// number is numbered or appended meanwhile, in any stream: the marks are one instant.
-    /// If the image must be consistent, all of it happens under the latches of a cut.
+    /// checkpoint epoch, and returns the marks. During this, no record that redo orders by its
+    /// global number is numbered or appended, in any stream: the marks are one instant. If the
+    /// image must be consistent, all of it happens under the latches of a cut.
     fn begin(&self, at: Beginning<'_>, mark: &mut dyn FnMut() -> Vec<Pos>) -> Begun;
 
-    /// Ends it: appends the end marks of checkpoint `k`. Returns what the window covers; `marks` are
-    /// its begin marks.
+    /// Ends the window: appends the end marks of checkpoint `k`. Returns the cover of the window; `marks` are its begin
+    /// marks.
     fn end(&self, wal: &Wal, k: CkptEpoch, marks: &[Pos]) -> Cover;
 
-    /// Ends it without marks: the checkpoint was cancelled.
+    /// Ends the window without marks: the checkpoint was cancelled.
     fn cancel(&self);
 }
 
-/// The window of executor mode: nothing but the marks; and a cut once there is a key-addressed table.
+/// The window of executor mode: only the marks, and a cut once there is a key-addressed table.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ExecutorWindow {
     /// Every checkpoint is a cut.

@@ -5,55 +5,57 @@ use std::sync::Arc;
 
 use perdura_base::Result;
 
-/// What there is to do. All methods may run on any thread.
+/// The work of a restart. All methods may run on any thread.
 pub trait Work: Sync {
-    /// What BR hands to BP.
+    /// A part of the image, from BR to BP.
     type Part: Send;
-    /// What LR hands to LP.
+    /// A unit of the log, from LR to LP.
     type Unit: Send + Sync;
 
-    /// Parts of the image on each of its disks.
+    /// Returns the number of parts of the image on each of its disks.
     fn parts(&self) -> Vec<usize>;
-    /// BR.
+    /// Reads a part of the image (BR).
     ///
     /// # Errors
     /// Any ends the restart.
     fn read_part(&self, disk: usize, part: usize) -> Result<Self::Part>;
-    /// BP.
+    /// Puts a part of the image into memory (BP).
     ///
     /// # Errors
     /// Any ends the restart.
     fn play_part(&self, part: Self::Part) -> Result<()>;
 
-    /// Number of log streams.
+    /// Returns the number of log streams.
     fn streams(&self) -> usize;
-    /// The first LR of a stream: finds its end.
+    /// Finds the end of a stream: its first LR.
     ///
     /// # Errors
     /// Any ends the restart.
     fn scan(&self, stream: usize) -> Result<()>;
-    /// After the last scan: decides what counts. Returns the number of units of each stream.
+    /// Decides which part of the log counts, after the last scan. Returns the number of units of
+    /// each stream.
     ///
     /// # Errors
     /// Any ends the restart.
     fn decide(&self) -> Result<Vec<usize>>;
-    /// LR. Units are numbered in the order in which they must be prepared.
+    /// Reads a unit (LR). Units are numbered in the order in which they must be prepared.
     ///
     /// # Errors
     /// Any ends the restart.
     fn read_unit(&self, stream: usize, unit: usize) -> Result<Self::Unit>;
-    /// Bytes of memory a unit takes.
+    /// Returns the size of a unit in memory, bytes.
     fn unit_bytes(&self, unit: &Self::Unit) -> u64;
-    /// LP of an order-free scheme. Calls of one stream come one after the other, in the units'
-    /// order, up to the point where `prepared` is called; the rest runs beside others.
+    /// Plays a unit (LP of an order-free scheme). Calls of one stream come one after the other, in
+    /// the units' order, up to the point where `prepared` is called. The rest runs beside others.
     ///
     /// # Errors
     /// Any ends the restart.
     fn play_unit(&self, stream: usize, unit: &Self::Unit, prepared: &mut dyn FnMut())
     -> Result<()>;
-    /// LP of an ordered scheme: worker `worker` of `workers` takes every unit of every stream,
-    /// each stream's in order, and plays its share. `next` gives the next unit of a stream, `None`
-    /// at its end; to ask for it gives the one before back.
+    /// Plays a worker's share of the log (LP of an ordered scheme). Worker `worker` of `workers`
+    /// takes every unit of every stream, each stream's in order, and plays its share. `next` gives
+    /// the next unit of a stream, `None` at its end. Each call of `next` gives back the previous
+    /// unit.
     ///
     /// # Errors
     /// Any ends the restart.
@@ -63,31 +65,32 @@ pub trait Work: Sync {
         workers: usize,
         next: &mut dyn FnMut(usize) -> Result<Option<Arc<Self::Unit>>>,
     ) -> Result<()>;
-    /// How many workers merge, given this many players; 0 for an order-free scheme.
+    /// Returns the number of workers that merge, with `threads` players; 0 for an order-free
+    /// scheme.
     fn mergers(&self, threads: usize) -> usize;
 
-    /// After the last LP: ends the log for its players, with a second pass if they need one.
+    /// Ends the log for its players after the last LP, with a second pass if they need one.
     ///
     /// # Errors
     /// Any ends the restart.
     fn end_log(&self) -> Result<()>;
 
-    /// Sidecars to be read; it need not have happened when an index is built.
+    /// Returns the number of sidecars to be read. An index may be built before they are read.
     fn sidecars(&self) -> usize;
     /// Reads one of them.
     fn read_sidecar(&self, number: usize);
 
-    /// Once the pages are complete: makes them ready to be indexed. Returns the number of indexes.
+    /// Makes the pages ready to be indexed, once they are complete. Returns the number of indexes.
     ///
     /// # Errors
     /// Any ends the restart.
     fn begin_indexes(&self) -> Result<usize>;
-    /// IB: builds one of them.
+    /// Builds one of the indexes (IB).
     ///
     /// # Errors
     /// Any ends the restart.
     fn build_index(&self, number: usize) -> Result<()>;
-    /// After the last IB.
+    /// Ends the indexes, after the last IB.
     ///
     /// # Errors
     /// Any ends the restart.

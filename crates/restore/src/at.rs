@@ -1,13 +1,13 @@
-//! The moment to restore, as an operator names it: an epoch, a time, or how long before the archive's end.
+//! The moment to restore, as an operator names it: an epoch, a time, or a span before the archive's end.
 //!
-//! Epochs are the archive's coordinates; the clock is a second line beside them. Runs list *moments*, epochs with the wall
-//! clock at which they were closed, at most a thousand a run. A time means the last listed moment that is not behind it. A
-//! clock that was set back is taken to have stood still until it has caught up, so that later moments never
-//! have earlier times; the archiver writes them so, and what another build wrote is read so.
+//! Epochs are the archive's coordinates; the clock is a second scale. Runs list *moments*, epochs with the wall clock
+//! at which they were closed, at most a thousand a run. A time means the last listed moment that is not behind it. A
+//! clock that was set back counts as stopped until it has caught up, so later moments never have earlier times. The
+//! archiver writes moments in this way, and moments of another build are read in this way.
 //!
 //! # Source
-//! "Single-pass restore after a media failure", section 3.2, restores to the end of the log; a point in time before it is
-//! ours, and exact because the records commute.
+//! "Single-pass restore after a media failure", section 3.2, restores to the end of the log. An earlier point in time
+//! is our addition. It is exact because the records commute.
 
 use std::fmt;
 use std::str::FromStr;
@@ -25,9 +25,9 @@ use crate::listed::Listed;
 pub enum At {
     /// Behind all commits of this epoch and before those of the next.
     Epoch(Epoch),
-    /// What the clock showed, microseconds since 1970.
+    /// A reading of the clock, microseconds since 1970.
     Time(u64),
-    /// So many microseconds before the last moment of the archive.
+    /// A number of microseconds before the last moment of the archive.
     BeforeEnd(u64),
 }
 
@@ -62,7 +62,7 @@ impl fmt::Display for At {
     }
 }
 
-/// The line of moments, walked in its order: it knows its bounds and the last moment that is not behind a time.
+/// The line of moments, visited in their order. It knows its bounds and the last moment that is not behind a time.
 #[derive(Debug, Default)]
 pub(crate) struct Timeline {
     first: Option<Moment>,
@@ -71,7 +71,7 @@ pub(crate) struct Timeline {
 }
 
 impl Timeline {
-    /// Goes on to a later moment.
+    /// Continues to a later moment.
     pub(crate) fn note(&mut self, moment: Moment, time_us: u64) {
         let before = self.last;
         debug_assert!(
@@ -93,7 +93,7 @@ impl Timeline {
         self.last = Some(moment);
     }
 
-    /// The last moment that is not behind a time.
+    /// Returns the last moment that is not behind a time.
     fn at(&self, at: At, time_us: u64) -> Result<Moment> {
         let (Some(first), Some(last)) = (self.first, self.last) else {
             return Err(Error::Usage(
@@ -115,12 +115,12 @@ impl Timeline {
     }
 }
 
-/// The moments of a run.
+/// Returns the moments of a run.
 fn of_run(run: &Run) -> impl Iterator<Item = Moment> + '_ {
     run.moments().list().iter().copied()
 }
 
-/// The moments of an archive's runs, then of the runs that follow it, in their order. One run is open at a time.
+/// Visits the moments of an archive's runs, then of the runs that follow it, in their order. One run is open at a time.
 fn walk(store: &Store, tail: &[Arc<Run>], mut each: impl FnMut(Moment)) -> Result<()> {
     if let Some(moments) = of_backups(store)? {
         moments.into_iter().for_each(each);
@@ -133,7 +133,7 @@ fn walk(store: &Store, tail: &[Arc<Run>], mut each: impl FnMut(Moment)) -> Resul
     Ok(())
 }
 
-/// The last moment that [`walk`] comes to.
+/// Returns the last moment that [`walk`] comes to.
 fn last_of(store: &Store, tail: &[Arc<Run>]) -> Result<Option<Moment>> {
     if let Some(moments) = of_backups(store)? {
         return Ok(moments.last().copied());
@@ -142,7 +142,7 @@ fn last_of(store: &Store, tail: &[Arc<Run>]) -> Result<Option<Moment>> {
     newest.map_or_else(|| last_listed(store), |newest| Ok(Some(newest)))
 }
 
-/// The last moment that the runs of an archive list.
+/// Returns the last moment that the runs of an archive list.
 pub(crate) fn last_listed(store: &Store) -> Result<Option<Moment>> {
     let mut runs = Listed::of_archive(store)?.into_iter().rev();
     let last = runs.find_map(|run| {
@@ -152,13 +152,15 @@ pub(crate) fn last_listed(store: &Store) -> Result<Option<Moment>> {
     last.transpose()
 }
 
-/// The moments of a database whose backups are its only ones; `None` if it is another one.
+/// Returns the moments of a database whose only moments are its backups. `None`: the database has
+/// others.
 fn of_backups(store: &Store) -> Result<Option<Vec<Moment>>> {
     let manifest = store.manifest();
     let mut moments: Vec<Moment> = Vec::new();
     let mut is_ordered = false;
     for id in manifest.backups() {
-        // One that cannot be opened is no moment; the restore names it when it looks for one.
+        // A backup that cannot be opened is no moment. The restore names it when it looks for a
+        // backup.
         let Ok(backup) = store.open_backup(id) else {
             continue;
         };
@@ -173,7 +175,7 @@ fn of_backups(store: &Store) -> Result<Option<Vec<Moment>>> {
 }
 
 impl At {
-    /// The epoch that is meant, in an archive and the runs that follow it.
+    /// Returns the epoch that is meant, in an archive and the runs that follow it.
     ///
     /// # Errors
     /// [`Error::Usage`] for a time that is not between the first and the last moment, with both; those of a run that
@@ -184,7 +186,7 @@ impl At {
             At::Time(us) => us,
             At::BeforeEnd(us) => {
                 let last = last_of(store, tail)?;
-                // What lies before the first moment is refused below, with the range.
+                // A time before the first moment is refused below, with the range.
                 last.map_or(0, |last| last.wall_us).saturating_sub(us)
             }
         };
@@ -196,7 +198,8 @@ impl At {
     }
 }
 
-/// When an epoch was closed, as far as runs list moments: the wall clock of the last moment up to it.
+/// Returns the time at which an epoch was closed, as far as runs list moments: the wall clock of the last moment up to
+/// it.
 pub(crate) fn wall_of(runs: &[Arc<Run>], epoch: Epoch) -> Option<u64> {
     let moments = runs.iter().flat_map(|run| run.moments().list());
     let up_to = moments.filter(|moment| moment.epoch <= epoch);

@@ -1,9 +1,10 @@
-//! The newest image is copied to an archive, as a *backup*.
+//! The copy of the newest image to an archive, as a *backup*.
 //!
-//! The copy is a machine: a step reads pages that stand side by side in the image, checks each against the image's
-//! directory and hands them to the backup's writer. The image may be overwritten meanwhile, by the checkpoint after the
-//! next one, unless the caller [holds](perdura_recovery::checkpoint::Pin) it. That is noticed: its directory goes before its pages change, and a page that is not what the directory
-//! lists ends the copy. What has been copied is given up then, and nothing has the backup's name.
+//! The copy is a machine: a step reads pages that lie side by side in the image, checks each against the image's
+//! directory and hands them to the backup's writer. The checkpoint after the next one may overwrite the image during
+//! the copy, unless the caller [holds](perdura_recovery::checkpoint::Pin) it. The copy notices that: the image's
+//! directory is removed before its pages change, and a page that is not as the directory lists it ends the copy. The
+//! copied part is then given up, and no file has the backup's name.
 //!
 //! # Source
 //! C. Sauer, G. Graefe, T. Härder, "Single-pass restore after a media failure", section 2: full backups, here of a
@@ -28,7 +29,7 @@ use perdura_recovery::{Anchor, Disks};
 /// Pages that a step reads at most.
 const STEP_PAGES: usize = 64;
 
-/// Returns the header of a backup that would have the state before the first epoch.
+/// Returns the header of a backup with the state before the first epoch.
 pub(crate) fn empty_header(anchor: &Anchor) -> BackupHeader {
     BackupHeader {
         uuid: anchor.uuid,
@@ -46,7 +47,7 @@ pub(crate) fn empty_header(anchor: &Anchor) -> BackupHeader {
     }
 }
 
-/// Copies one image.
+/// The copy of one image.
 pub struct BackupCopy {
     anchor: Arc<Anchor>,
     slot: ImageSlot,
@@ -56,7 +57,7 @@ pub struct BackupCopy {
     writer: Option<BackupWriter>,
     tail: Option<BackupTail>,
     partition: PartitionId,
-    /// The pages of the partition, and how many of them have been copied.
+    /// The pages of the partition, and the number of them that have been copied.
     pages: Vec<(u32, DirEntry)>,
     copied: usize,
     /// Pages copied in all partitions.
@@ -68,8 +69,8 @@ impl BackupCopy {
     /// Begins a copy of the newest image that the anchor names, into folder `dir` of the archive, which exists.
     ///
     /// # Errors
-    /// [`Error::Usage`] if there is no image yet, or it was made by a build that did not note where it began; damage of
-    /// the image; the disks'.
+    /// [`Error::Usage`] if there is no image yet, or if the build that made it did not note its begin; damage of the
+    /// image; the disks'.
     pub fn begin(
         disks: &Disks,
         anchor: Arc<Anchor>,
@@ -119,13 +120,13 @@ impl BackupCopy {
         })
     }
 
-    /// Pages copied so far, and pages of the image.
+    /// Returns the number of pages copied so far, and of pages in the image.
     #[must_use]
     pub fn progress(&self) -> (u64, u64) {
         (self.done, self.listed.directory.pages())
     }
 
-    /// Gives the copy up and removes its file, unless all of it is written.
+    /// Gives up the copy and removes its file, unless the whole file is written.
     ///
     /// # Errors
     /// The disk's: the next holder of the right to make backups removes it.
@@ -133,11 +134,11 @@ impl BackupCopy {
         self.writer.map_or(Ok(()), BackupWriter::abandon)
     }
 
-    /// Takes a step: one read at most, and the writes that what was read leads to. The backup exists when this has
+    /// Takes a step: one read at most, and the writes of the pages that were read. The backup exists when this has
     /// returned [`Progress::Done`].
     ///
     /// # Errors
-    /// [`Error::Corrupt`] for a page that is not what the image lists; the disks'. The copy is given up then.
+    /// [`Error::Corrupt`] for a page that is not as the image lists it; the disks'. Then the copy is given up.
     pub fn step(&mut self) -> Result<Progress<BackupSummary>> {
         if let Some(tail) = &mut self.tail {
             return tail.step();
@@ -173,7 +174,7 @@ impl BackupCopy {
         }
     }
 
-    /// Copies the next pages that stand side by side.
+    /// Copies the next pages that lie side by side.
     fn copy(&mut self) -> Result<()> {
         let geometry = self.anchor.geometry;
         let place = |local: u32| {

@@ -1,8 +1,8 @@
-//! Which of an archive's backups a restore begins with.
+//! The choice of the archive's backup with which a restore begins.
 //!
-//! The nearest one before the moment needs the fewest runs; a later one serves as well, because records are taken out of it.
-//! A backup that cannot be opened is passed over: an older one and more runs give the same state. An archive that has all
-//! that the database has ever logged needs no backup: its runs lead from no page to each moment.
+//! The nearest backup before the moment needs the fewest runs. A later one serves too, because records can be taken out
+//! of it. A backup that cannot be opened is passed over: an older one and more runs give the same state. An archive
+//! that has the whole log of the database needs no backup: its runs lead from an empty database to each moment.
 
 use std::sync::Arc;
 
@@ -22,13 +22,13 @@ use crate::plan::RestorePlan;
 use crate::reach::Reach;
 use crate::scratch::Scratch;
 
-/// What a database is restored from.
+/// The archive, runs and backups that a database is restored from.
 pub struct Sources<'a> {
     /// The archive.
     pub store: &'a Store,
     /// Runs that follow the archive's: see [`read_tail`](crate::read_tail).
     pub tail: Vec<Arc<Run>>,
-    /// Where runs may be made. Without it, all that are needed are read side by side, however many they are.
+    /// A place in which runs may be made. `None`: all needed runs are read side by side, whatever their number.
     pub scratch: Option<Scratch>,
     /// Runs that are read side by side at most, at least 2.
     pub runs_max: usize,
@@ -37,7 +37,7 @@ pub struct Sources<'a> {
 }
 
 impl Sources<'_> {
-    /// An archive alone.
+    /// Returns the sources of an archive alone.
     #[must_use]
     pub fn archive(store: &Store) -> Sources<'_> {
         Sources {
@@ -49,8 +49,8 @@ impl Sources<'_> {
         }
     }
 
-    /// The plan to restore the state of `target`, or the last one that there is. `passed_over` hears why a backup does not
-    /// serve.
+    /// Returns the plan to restore the state of `target`, or the last state. `passed_over` gets the reason why a backup
+    /// does not serve.
     ///
     /// # Errors
     /// [`Error::Usage`] if the archive has no backup; else the reason why the nearest backup does not serve.
@@ -102,7 +102,7 @@ impl Sources<'_> {
                 }
             }
         }
-        // An archive without a run has not even the first write: what would be restored is an empty database.
+        // An archive without a run has not even the first write: a restore would make an empty database.
         if !runs.is_empty()
             && let Some(empty) = beginning(self.store)?
             && let Ok(plan) = self.plan_from(empty, &runs, target, 0)
@@ -135,7 +135,8 @@ impl Sources<'_> {
         let mut listed_us = None;
         for run in runs.iter().rev() {
             let epochs = run.id().epochs;
-            // The moment that is told is in the target's run as a rule, and else in the one before.
+            // The moment that is reported is usually in the target's run, and otherwise in the run
+            // before.
             if epochs.begin <= reach.target && listed_us.is_none() {
                 listed_us = wall_of(&[run.open(self.store)?], reach.target);
             }
@@ -179,7 +180,7 @@ impl Sources<'_> {
         );
         let mut plan = RestorePlan::of(backup, &reach, opened, listed_us);
         plan.scratch.clone_from(&self.scratch);
-        // Each merge makes one of many.
+        // Each merge makes one run of many.
         let made = needed.iter().filter(|run| matches!(run, Listed::Merged(_)));
         plan.runs_merged = before - needed.len() + made.count();
         Ok(plan)
@@ -187,8 +188,8 @@ impl Sources<'_> {
 }
 
 impl RestorePlan {
-    /// The plan to restore the state of `target`, or the last one that an archive holds. `passed_over` hears why a
-    /// backup does not serve.
+    /// Returns the plan to restore the state of `target`, or the last state that an archive holds. `passed_over` gets
+    /// the reason why a backup does not serve.
     ///
     /// # Errors
     /// As [`Sources::plan`].
@@ -200,14 +201,14 @@ impl RestorePlan {
         Sources::archive(store).plan(target, passed_over)
     }
 
-    /// Log streams of the database.
+    /// Returns the number of log streams of the database.
     #[must_use]
     pub fn streams(&self) -> usize {
         usize::from(self.backup.header().streams)
     }
 
-    /// The backup, if it is what is damaged: a restore that failed with this error may be begun anew, in a place of its own,
-    /// by a plan without this backup.
+    /// Returns the backup if the error says that it is damaged. A restore that failed with this error may begin again,
+    /// in another place, by a plan without this backup.
     #[must_use]
     pub fn is_of_backup(&self, error: &Error) -> Option<BackupId> {
         match error {
@@ -216,14 +217,15 @@ impl RestorePlan {
         }
     }
 
-    /// The backup that it begins with.
+    /// Returns the backup that it begins with.
     #[must_use]
     pub fn backup(&self) -> BackupId {
         self.backup.header().id
     }
 }
 
-/// The state before the first epoch, if the runs lead from it to each moment and the archive says what the database is like.
+/// Returns the state before the first epoch, if the runs lead from it to each moment and the archive describes the
+/// database.
 pub(crate) fn beginning(store: &Store) -> Result<Option<Arc<Backup>>> {
     let manifest = store.manifest();
     let anchor = manifest.anchor()?.map(Anchor::of).transpose()?;
@@ -243,11 +245,11 @@ pub(crate) fn beginning(store: &Store) -> Result<Option<Arc<Backup>>> {
     Ok(Some(Arc::new(empty)))
 }
 
-/// Since when a database has key-addressed tables, as far as its archive tells: the log has changes of theirs that are in no
-/// run.
+/// The epoch since which a database has key-addressed tables, as far as its archive shows it. The log has changes of
+/// these tables that are in no run.
 struct TablesSince {
-    /// The highest end of a backup that was made before; up to there the runs have all changes. `None`: the anchor declares no
-    /// frames of theirs.
+    /// The highest end of a backup that was made before; up to there the runs have all changes. `None`: the anchor
+    /// declares no frames of such tables.
     plain_end: Option<Epoch>,
 }
 
@@ -258,7 +260,7 @@ impl TablesSince {
         if anchor.is_none_or(|anchor| anchor.archive() != Archived::Carried) {
             return Ok(TablesSince { plain_end: None });
         }
-        // One that is damaged is passed over when its turn comes.
+        // A damaged backup is passed over when its turn comes.
         let backups = manifest
             .backups()
             .filter_map(|id| store.open_backup(id).ok());
@@ -269,7 +271,7 @@ impl TablesSince {
         })
     }
 
-    /// Whether the runs lead from this backup to a moment.
+    /// Fails if the runs do not lead from this backup to a moment.
     fn check(&self, backup: &Backup, target: Epoch) -> Result<()> {
         let is_plain = backup.header().archive() == Archived::Runs;
         let beyond = self.plain_end.filter(|end| is_plain && *end < target);

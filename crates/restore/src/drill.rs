@@ -1,9 +1,9 @@
-//! A drill: what was restored for trial is held against what the archive and the database say that it must be.
+//! A drill: a database that was restored for trial is compared with the digests that the archive and the database give.
 //!
-//! The digest of the state of the archive's last epoch is known without a restore: that of the image that was proven last,
-//! which the database itself has summed up, XOR the digests of all records that the image does not reflect. Without such an
-//! image it is the backup's, XOR those of the records behind the backup. The restored image lists the digests of the pages that
-//! were written. Both must agree, partition by partition.
+//! The digest of the state of the archive's last epoch is known without a restore. It is the digest of the image that
+//! was proven last, which the database itself has computed, XOR the digests of all records that the image does not
+//! reflect. Without such an image it is the backup's digest, XOR those of the records behind the backup. The restored
+//! image lists the digests of the pages that were written. Both must agree, partition by partition.
 //!
 //! # Source
 //! "Single-pass restore after a media failure", section 1: backups that were never tried fail when they are needed.
@@ -20,12 +20,12 @@ use perdura_wal::Archived;
 use crate::plan::RestorePlan;
 use crate::restore::RestoreReport;
 
-/// What a drill found.
+/// The result of a drill.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Judgement {
-    /// What does not agree; `None` if all does.
+    /// The disagreement, as text. `None`: all digests agree.
     pub fails: Option<String>,
-    /// What was compared with what.
+    /// The two sides of the comparison, as text.
     pub compared: String,
     /// The manifest by which the archive was read.
     pub manifest: u64,
@@ -33,17 +33,17 @@ pub struct Judgement {
     pub runs: u64,
 }
 
-/// What the restored image must be.
+/// The digests that the restored image must have.
 struct Expected {
     by: String,
     partitions: Vec<u64>,
     runs: u64,
 }
 
-/// Holds a database that was restored by `plan` onto `disks` against the archive.
+/// Compares a database that was restored by `plan` onto `disks` with the archive.
 ///
 /// # Errors
-/// The disks'; damage of the archive or of what was restored.
+/// The disks'; damage of the archive or of the restored database.
 pub fn judge(
     store: &Store,
     plan: &RestorePlan,
@@ -85,7 +85,7 @@ pub fn judge(
     })
 }
 
-/// The digests of the pages that were written, by partition.
+/// Reads the digests of the pages that were written, by partition.
 fn restored(disks: &Disks) -> Result<Vec<u64>> {
     let anchor = read_anchor(disks.data.as_ref())?;
     let newest = anchor.and_then(|anchor| anchor.newest_image().map(|slot| (anchor, slot)));
@@ -102,7 +102,7 @@ fn restored(disks: &Disks) -> Result<Vec<u64>> {
     Ok(all.map(digest).collect())
 }
 
-/// What the state of the epoch is by the archive's digests; `None` if they do not tell.
+/// Returns the digests of the epoch's state by the archive. `None`: the archive does not show them.
 fn expected(store: &Store, plan: &RestorePlan, report: &RestoreReport) -> Result<Option<Expected>> {
     let id = plan.backup();
     let backup = &plan.backup;
@@ -143,8 +143,8 @@ fn expected(store: &Store, plan: &RestorePlan, report: &RestoreReport) -> Result
     }))
 }
 
-/// The digests of an image, XOR those of all records that it does not reflect, and how many runs have those; `None` if the runs do
-/// not hold exactly the epochs from the image's begin to `last`.
+/// Returns the digests of an image, XOR those of all records that it does not reflect, and the number of runs with such
+/// records. `None`: the runs do not hold exactly the epochs from the image's begin to `last`.
 fn advanced(
     store: &Store,
     (k, begin, mut sums): (CkptEpoch, Epoch, Vec<u64>),

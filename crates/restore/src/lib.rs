@@ -1,27 +1,27 @@
-//! Backup and restore: what an image and an archive's runs make together.
+//! Backup and restore, from an image and an archive's runs.
 //!
-//! A restart compiles none of it. What is shared with a restart, images and the rule of records, is
-//! [`perdura_recovery`]'s.
+//! A restart needs none of it. [`perdura_recovery`] has the parts that it shares with a restart:
+//! images and the rule of records.
 //!
 //! | module | one idea |
 //! |---|---|
 //! | [`backup`] | an image is copied to an archive |
-//! | `restore`, `progress` | a new database is made of such a copy and the archive's runs; how far that has come |
+//! | `restore`, `progress` | a new database is made of such a copy and the archive's runs; the progress of that |
 //! | [`virtual_backup`] | a backup is made of an older one and the archive's runs |
-//! | `choose` | which of an archive's backups a restore begins with |
+//! | `choose` | the archive's backup that a restore begins with |
 //! | `at` | the moment that an operator names |
-//! | `reach` | which epochs make a difference |
+//! | `reach` | the epochs that make a difference |
 //! | `tail` | a log that survived, beyond the archive |
 //! | `many` | too many runs to read side by side |
-//! | `listed` | the runs that there are, few of them open |
-//! | `scratch` | where the runs stand that only one restore reads |
-//! | `plan` | whether a backup and runs can restore a moment |
-//! | `served` | which moments a backup serves |
+//! | `listed` | the present runs, few of them open |
+//! | `scratch` | the place of runs that only one restore reads |
+//! | `plan` | the backup and runs that restore a moment |
+//! | `served` | the moments that a backup serves |
 //! | `part` | one partition's merge join |
-//! | `sink` | where the pages go: into an image, or into a backup |
+//! | `sink` | the destination of the pages: an image, or a backup |
 //! | `log_order`, `pool` | the traditional restore in the order of the log, to compare with |
 //! | [`proof`] | an image, and the records between it and the next one, give the next one |
-//! | [`drill`] | what was restored for trial is held against the archive's digests |
+//! | [`drill`] | a trial restore is compared with the archive's digests |
 
 mod at;
 pub mod backup;

@@ -9,16 +9,17 @@ use perdura_wal::EpochEnds;
 /// A run that a restore may read.
 #[derive(Clone)]
 pub(crate) enum Listed {
-    /// One of the archive, with its bytes, which is opened when it is needed.
+    /// A run of the archive, with its size in bytes, which is opened when it is needed.
     Archived(RunId, u64),
-    /// One that is open.
+    /// A run that is open.
     Open(Arc<Run>),
-    /// One that the restore has merged of others.
+    /// A run that the restore has merged from others.
     Merged(Arc<Run>),
 }
 
 impl Listed {
-    /// The runs of an archive, by their epochs: those of its manifest, and those behind them that no manifest names yet.
+    /// Returns the runs of an archive, by their epochs: those of its manifest, and those behind them that no manifest
+    /// names yet.
     ///
     /// # Errors
     /// As [`Store::unnamed_runs`].
@@ -54,10 +55,10 @@ impl Listed {
         }
     }
 
-    /// The run, opened.
+    /// Opens the run.
     ///
     /// # Errors
-    /// As [`Store::open_run`]; [`Error::Corrupt`] for a file that is not there.
+    /// As [`Store::open_run`]; [`Error::Corrupt`] for a missing file.
     pub(crate) fn open(&self, store: &Store) -> Result<Arc<Run>> {
         match self {
             Listed::Archived(id, _) => store.open_run(*id).map_err(|error| {
@@ -73,7 +74,7 @@ impl Listed {
     }
 }
 
-/// Where the runs of an archive end: their last epoch, and its end in each stream of the log.
+/// Returns the end of an archive's runs: their last epoch, and its end in each stream of the log.
 ///
 /// # Errors
 /// As [`Listed::of_archive`]; those of the last run.

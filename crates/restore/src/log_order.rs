@@ -1,17 +1,18 @@
-//! The traditional restore, the baseline of the paper's figures 1 and 4: the backup is laid down, and the log's records
-//! are applied to it in the order of the log, through a buffer pool.
+//! The traditional restore, the baseline of the paper's figures 1 and 4. The backup is copied first. Then the log's
+//! records are applied to it in the order of the log, through a buffer pool.
 //!
-//! Where that jumps about in the image, pages are read one at a time, and written back when the pool is full. The records
-//! come from the runs of the archive. A log that nobody has sorted would have them in the order of their epochs, and scattered within
-//! one, so a thread reads the runs ahead and puts each in that order, and the time for which the replay waits for the sorting
-//! is not counted: this baseline pays for reading the log, but not for having been sorted. It is favoured in two more ways: a page that
-//! the backup lacks is begun without a read, and at the end changed pages are written in the order of their places.
+//! This order jumps about in the image: pages are read one at a time, and written back when the pool is full. The
+//! records come from the runs of the archive, which are sorted. An unsorted log would have them in the order of their
+//! epochs, and scattered within an epoch. So a thread reads the runs ahead and puts each in that order. The time for
+//! which the replay waits for this is not counted: the baseline pays for reading the log, but not for its order. It is
+//! favoured in two more ways. A page that the backup lacks is begun without a read. At the end, changed pages are
+//! written in the order of their places.
 //!
 //! # Source
 //! C. Sauer, G. Graefe, T. Härder, "Single-pass restore after a media failure", section 3.2; figures 1 and 4.
 //! # Deviations
-//! The paper's traditional restore is that of Shore-MT, whose pool does other work as well. What a page has of the log is
-//! there told by its LSN, here by the record's tag and epoch.
+//! The paper's traditional restore is that of Shore-MT, whose pool does other work as well. There a page's LSN shows
+//! which records the page has; here the record's tag and epoch do.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -30,29 +31,30 @@ use crate::plan::RestorePlan;
 use crate::pool::Pool;
 use crate::restore::{RestoreMeans, RestoreReport, geometry, make_database, restore_parts};
 
-/// What a replay did.
+/// The figures of a replay.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ReplayReport {
-    /// What was restored. Its counts of pages and bytes include laying down the backup.
+    /// The report of the restore. Its counts of pages and bytes include copying the backup.
     pub restored: RestoreReport,
     /// Pages that the replay read from the new database into its pool.
     pub page_reads: u64,
     /// Pages that it wrote there from the pool.
     pub page_writes: u64,
-    /// How long laying down the backup took, nanoseconds.
+    /// The time for copying the backup, nanoseconds.
     pub copy_ns: u64,
-    /// How long the replay took, the last sync included and waiting for the runs to be sorted excluded, nanoseconds: as
-    /// onto a standing copy of the backup.
+    /// The time of the replay, nanoseconds, as onto an existing copy of the backup. It includes the last sync and
+    /// excludes waiting for the runs to be sorted.
     pub replay_ns: u64,
     /// The waiting that was excluded, nanoseconds.
     pub waited_ns: u64,
 }
 
-/// Makes the new database as [`restore`](crate::restore()) does, but applies the records in the order of the log, through
-/// a pool of `buffer_pages` pages. The result is the same.
+/// Makes the new database as [`restore`](crate::restore()) does, but applies the records in the order of the log,
+/// through a pool of `buffer_pages` pages. The result is the same.
 ///
 /// # Errors
-/// As there; [`Error::Usage`] for a pool without a page, and for a run whose records are too large to be put in order.
+/// As [`restore`](crate::restore()). [`Error::Usage`] for a pool without a page, and for a run whose records are too
+/// large to be put in order.
 pub fn restore_in_log_order(
     plan: &RestorePlan,
     means: &RestoreMeans<'_>,
@@ -90,11 +92,11 @@ struct PageState {
     /// The backup's update number; `None`: the backup does not have the page.
     base: Option<Useq>,
     changes: Changes,
-    /// What stands at its place, once it was written.
+    /// The directory entry of the page at its place. `None`: it was not written.
     entry: Option<DirEntry>,
 }
 
-/// The replay: which pages there are, and the pool.
+/// The replay: the pages, and the pool.
 struct Replay<'a> {
     plan: &'a RestorePlan,
     k: CkptEpoch,
@@ -104,7 +106,7 @@ struct Replay<'a> {
     summer: PageSummer,
 }
 
-/// A run in the order of the log, and how long sorting it took, nanoseconds.
+/// A run in the order of the log, and the time of the sorting, nanoseconds.
 type Sorted = Result<(LogOrder, u64)>;
 
 impl<'a> Replay<'a> {
@@ -139,7 +141,7 @@ impl<'a> Replay<'a> {
         }
     }
 
-    /// Plays all runs. How long it waited for the sorting of one, nanoseconds.
+    /// Plays all runs. Returns the time for which it waited for the sorting of runs, nanoseconds.
     fn play_all(&mut self, means: &RestoreMeans<'_>) -> Result<u64> {
         let (clock, runs) = (means.clock, &self.plan.runs);
         let (sender, receiver) = sync_channel::<Sorted>(1);
@@ -192,7 +194,7 @@ impl<'a> Replay<'a> {
         Ok(())
     }
 
-    /// Has a page in the pool, in the place of another one.
+    /// Brings a page into the pool, in the place of another one.
     fn fetch(&mut self, page: PageId) -> Result<usize> {
         let (frame, changed) = self.pool.choose();
         if let Some(changed) = changed {
@@ -232,7 +234,8 @@ impl<'a> Replay<'a> {
         self.pool.write_back(frame)
     }
 
-    /// Writes what is left in the pool, and checks that each page has had its records.
+    /// Writes the changed pages that are left in the pool, and checks that each page has had its
+    /// records.
     fn finish(mut self) -> Result<(Vec<Part>, Pool<'a>)> {
         for (frame, page) in self.pool.dirty() {
             self.write_back(frame, page)?;

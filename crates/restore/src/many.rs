@@ -1,8 +1,8 @@
-//! Too many runs to read side by side: the smallest neighbours are merged first.
+//! The merge of runs that are too many to read side by side: the smallest neighbours come first.
 //!
-//! Each run that a restore reads costs a file and a buffer for each thread. Of more than a bound the restore first merges
-//! neighbours, those that are the smallest together, into runs of its own, until few enough are left. It knows the
-//! moment and the backup, so all records of a page between these become one.
+//! Each run that a restore reads costs a file and a buffer for each thread. Above a bound, the restore first merges
+//! neighbours into its own runs, the smallest together first, until few enough are left. It knows the moment and the
+//! backup, so all records of a page between these become one.
 //!
 //! # Source
 //! "Single-pass restore after a media failure", section 3.2: "if too many runs exist, an initial merge phase".
@@ -21,16 +21,16 @@ use crate::scratch::Scratch;
 /// Runs that a restore reads side by side at most.
 pub const RUNS_MAX: usize = 128;
 
-/// What the merged runs must keep apart.
+/// The facts that the merged runs must keep apart.
 pub(crate) struct Kept {
     pub(crate) reach: Reach,
     pub(crate) images: Images,
     pub(crate) uuid: Uuid,
-    /// Tells runs of several attempts apart.
+    /// Distinguishes runs of several attempts.
     pub(crate) generation: u32,
 }
 
-/// Which neighbours to merge: `width` of them that are the smallest together.
+/// Returns the first of the `width` neighbours that are the smallest together.
 fn smallest(runs: &[Listed], width: usize) -> usize {
     assert!(
         (2..=runs.len()).contains(&width),
@@ -40,7 +40,7 @@ fn smallest(runs: &[Listed], width: usize) -> usize {
     (0..=runs.len() - width).min_by_key(sum).unwrap_or(0)
 }
 
-/// Merges neighbours until at most `runs_max` are left, never more than that at once.
+/// Merges neighbours until at most `runs_max` runs are left, never more than that at once.
 ///
 /// # Errors
 /// As [`Merge::new`] and [`Merge::step`]; those of a run that cannot be opened.
@@ -64,7 +64,7 @@ pub(crate) fn reduce(
             generation: kept.generation,
             codec: Codec::Lz4,
             keep: Some(Keep {
-                // When it was is told by the plan.
+                // The plan has the time of the moment.
                 moments: within.map(|epoch| Moment { epoch, wall_us: 0 }).collect(),
                 images: kept.images.clone(),
             }),

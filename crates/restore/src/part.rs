@@ -24,16 +24,16 @@ pub(crate) trait PageSink {
     /// Keeps the page that was made last, which is described by `entry`.
     fn keep_last(&mut self, local: u32, entry: &DirEntry) -> Result<()>;
 
-    /// Ends the partition, and takes of `part` what belongs beside its pages.
+    /// Ends the partition, and takes the data of `part` that belong beside its pages.
     fn end_partition(&mut self, part: &mut Part) -> Result<()>;
 }
 
-/// What was made of a partition.
+/// A partition that was made.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Part {
     /// Its pages, ascending.
     pub(crate) entries: Vec<(u32, DirEntry)>,
-    /// Of a consistent image.
+    /// The partition's sequence number. `None`: the image is not consistent.
     pub(crate) pseq: Option<u64>,
     /// The backup's, if no record made a difference.
     pub(crate) sidecar: Vec<u8>,
@@ -42,7 +42,7 @@ pub(crate) struct Part {
     pub(crate) skipped: u64,
 }
 
-/// What partitions are merged with.
+/// The means to merge partitions.
 pub(crate) struct Merging<S> {
     sink: S,
     /// The tag that pages get.
@@ -59,7 +59,7 @@ pub(crate) struct Merging<S> {
 pub(crate) struct PartMerge {
     partition: PartitionId,
     section: Section,
-    /// How many of the section's pages have been merged.
+    /// The number of the section's pages that have been merged.
     nth: usize,
     records: Records,
     part: Part,
@@ -76,7 +76,7 @@ impl Part {
         *side += 1;
     }
 
-    /// Whether a record made a difference.
+    /// Returns whether a record made a difference.
     pub(crate) fn is_changed(&self) -> bool {
         self.applied + self.taken_out > 0
     }
@@ -102,7 +102,8 @@ impl Changes {
         });
     }
 
-    /// The page's update number; `None` if the records are not exactly those after the backup's, or those up to it.
+    /// Returns the page's update number. `None`: the records are not exactly those after the backup's number, or those
+    /// up to it.
     pub(crate) fn number(&self, base: Useq) -> Option<Useq> {
         match (self.put_in, self.taken_out) {
             (None, None) => Some(base),
@@ -116,7 +117,8 @@ impl Changes {
         }
     }
 
-    /// The update number that [`number`](Self::number) gives if no record is missing or twice.
+    /// Returns the update number that [`number`](Self::number) gives if no record is missing or
+    /// doubled.
     pub(crate) fn number_so_far(&self, base: Useq) -> Useq {
         match (self.put_in, self.taken_out) {
             (None, None) => base,
@@ -125,14 +127,15 @@ impl Changes {
         }
     }
 
-    /// Whether a page of this update number is of a later time and does not exist at the target. The pages of key-addressed
-    /// tables have no update numbers.
+    /// Returns whether a page of this update number is of a later time and does not exist at the target. The pages of
+    /// key-addressed tables have no update numbers.
     pub(crate) fn leave_nothing(&self, useq: Useq, is_in_backup: bool) -> bool {
         useq == Useq(0) && (!is_in_backup || self.taken_out.is_some())
     }
 }
 
-/// The number before these updates, which lead up to `last`. More than there are numbers are not dense, whatever it is.
+/// Returns the number before these updates, which lead up to `last`. More updates than there are numbers are not dense,
+/// whatever the result.
 fn number_before(last: Useq, updates: Updates) -> Useq {
     Useq(
         last.0
@@ -141,7 +144,8 @@ fn number_before(last: Useq, updates: Updates) -> Useq {
 }
 
 impl<S: PageSink> Merging<S> {
-    /// Pages will go to `sink`, with the tag `tag`. No page or record has the tag `above` or a higher one.
+    /// Makes the means to merge into `sink`, with the tag `tag` for pages. No page or record has the tag `above` or a
+    /// higher one.
     pub(crate) fn new(sink: S, tag: CkptEpoch, above: CkptEpoch) -> Merging<S> {
         Merging {
             sink,
@@ -153,7 +157,7 @@ impl<S: PageSink> Merging<S> {
         }
     }
 
-    /// Where the pages went.
+    /// Returns the sink that has the pages.
     pub(crate) fn into_sink(self) -> S {
         self.sink
     }
@@ -170,7 +174,7 @@ impl<S: PageSink> Merging<S> {
         self.end(open, progress)
     }
 
-    /// Begins a partition. All of them are of one plan.
+    /// Begins a partition. All partitions belong to one plan.
     pub(crate) fn begin(
         &mut self,
         plan: &RestorePlan,
@@ -198,7 +202,7 @@ impl<S: PageSink> Merging<S> {
         })
     }
 
-    /// Makes the next page. `false`: there is none.
+    /// Makes the next page. `false`: there is no page left.
     pub(crate) fn advance(
         &mut self,
         plan: &RestorePlan,
@@ -253,7 +257,8 @@ impl<S: PageSink> Merging<S> {
             .read_pages(open.partition, nth, some, &mut self.read)
     }
 
-    /// Makes a page of the backup's, or of zeros, and its records. Whether there is such a page at the target.
+    /// Makes a page from the backup's page, or from zeros, and its records. Returns whether the page exists at the
+    /// target.
     fn make(
         &mut self,
         plan: &RestorePlan,
@@ -340,19 +345,19 @@ impl Records {
         Ok(())
     }
 
-    /// The page of the next one.
+    /// Returns the page of the next record.
     fn local(&self) -> Option<u32> {
         self.at.map(|at| at.local)
     }
 
-    /// The next one, if it is of this page.
+    /// Returns the next record, if it is of this page.
     fn of(&self, local: u32) -> Option<RunRecord<'_>> {
         let merged = self.merged.as_ref()?;
         (self.local() == Some(local)).then(|| merged.record())
     }
 }
 
-/// Records are missing or doubled.
+/// Returns the error for records that are missing or doubled.
 pub(crate) fn gap(id: PageId, base: Useq, changes: &Changes) -> Error {
     let side = changes.put_in.or(changes.taken_out);
     let found = side.map_or_else(String::new, |updates| {

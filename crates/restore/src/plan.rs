@@ -1,4 +1,4 @@
-//! Which backup and runs restore a moment, and whether they can.
+//! The backup and runs that restore a moment, with checks that they can.
 
 use std::sync::Arc;
 
@@ -15,24 +15,25 @@ use crate::scratch::Scratch;
 /// A backup, the runs that lead from it to a moment, and the moment.
 pub struct RestorePlan {
     pub(crate) backup: Arc<Backup>,
-    /// In the order of their epochs; those that hold nothing that makes a difference are left out.
+    /// The runs in the order of their epochs. Those without a record that makes a difference are
+    /// left out.
     pub(crate) runs: Vec<Arc<Run>>,
     pub(crate) target: Epoch,
-    /// The wall clock of the last listed moment up to the target, microseconds since 1970; 0 if there is none.
+    /// The wall clock of the last listed moment up to the target, microseconds since 1970; 0 without such a moment.
     pub(crate) wall_us: u64,
-    /// Where some of the runs stand, if the restore has made them.
+    /// The place of the runs that the restore has made. `None`: it has made no runs.
     pub(crate) scratch: Option<Scratch>,
     /// Runs of the archive that were merged because there are too many.
     pub(crate) runs_merged: usize,
 }
 
 impl RestorePlan {
-    /// A plan to restore the state of `target`, or the last one that the runs hold. The runs are those of the backup's
-    /// database, ascending.
+    /// Makes a plan to restore the state of `target`, or the last state that the runs hold. The runs are those of the
+    /// backup's database, ascending.
     ///
     /// # Errors
     /// [`Error::Usage`] for a moment that they do not reach or that merging has given up, with the range that they do
-    /// reach; [`Error::Corrupt`] for a run that is missing between them.
+    /// reach. [`Error::Corrupt`] for a run that is missing between them.
     pub fn new(
         backup: Arc<Backup>,
         runs: Vec<Arc<Run>>,
@@ -46,7 +47,7 @@ impl RestorePlan {
         Ok(RestorePlan::of(backup, &reach, runs.collect(), listed))
     }
 
-    /// A plan for what is known to reach.
+    /// Makes a plan of a backup and runs that are known to reach the moment.
     pub(crate) fn of(
         backup: Arc<Backup>,
         reach: &Reach,
@@ -70,7 +71,7 @@ impl RestorePlan {
         }
     }
 
-    /// The backup alone.
+    /// Returns the plan with the backup alone.
     pub(crate) fn without_runs(&self) -> RestorePlan {
         RestorePlan {
             backup: Arc::clone(&self.backup),
@@ -82,38 +83,39 @@ impl RestorePlan {
         }
     }
 
-    /// The runs that are read, in the order of their epochs.
+    /// Returns the runs that are read, in the order of their epochs.
     pub fn run_ids(&self) -> impl Iterator<Item = RunId> + '_ {
         self.runs.iter().map(|run| run.id())
     }
 
-    /// The epoch whose state is restored.
+    /// Returns the epoch whose state is restored.
     #[must_use]
     pub fn target(&self) -> Epoch {
         self.target
     }
 
-    /// The wall clock of the last moment up to the target that the archive lists, microseconds since 1970; 0 if it lists
-    /// none. If moments are sampled, the target lies at or behind it and before the next one.
+    /// Returns the wall clock of the last moment up to the target that the archive lists, microseconds since 1970; 0 if
+    /// it lists none. If moments are sampled, the target lies at or behind it and before the next one.
     #[must_use]
     pub fn wall_us(&self) -> u64 {
         self.wall_us
     }
 
-    /// Runs that are read side by side.
+    /// Returns the number of runs that are read side by side.
     #[must_use]
     pub fn runs(&self) -> usize {
         self.runs.len()
     }
 
-    /// Runs that were merged before, because there are more than are read side by side.
+    /// Returns the number of runs that were merged first, because there are more than are read side
+    /// by side.
     #[must_use]
     pub fn runs_merged(&self) -> usize {
         self.runs_merged
     }
 
-    /// A partition's part of the backup. Its sidecar lists the keys at the end of the sweep, also those of records that the
-    /// pages do not reflect: it is of no use at a moment before.
+    /// Reads a partition's part of the backup. Its sidecar lists the keys at the end of the sweep, also those of
+    /// records that the pages do not reflect. So it is of no use at an earlier moment.
     ///
     /// # Errors
     /// Damage of the backup; the disk's.
@@ -125,7 +127,7 @@ impl RestorePlan {
         Ok(section)
     }
 
-    /// Bytes that are read.
+    /// Returns the number of bytes that are read.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.backup.bytes() + self.runs.iter().map(|run| run.bytes()).sum::<u64>()
@@ -140,10 +142,11 @@ impl RestorePlan {
         }
     }
 
-    /// What a record does to its page: `Some(true)` goes in, `Some(false)` comes out.
+    /// Returns what to do with a record on its page: `Some(true)`: put it in, `Some(false)`: take
+    /// it out. `None`: skip it.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if it stands for changes on both sides of the target or the backup.
+    /// [`Error::Corrupt`] if the record combines changes on both sides of the target or the backup.
     pub(crate) fn gate(&self, record: &RunRecord<'_>) -> Result<Option<bool>> {
         let kind = self.kind();
         let side = |epoch: Epoch| {
@@ -171,7 +174,7 @@ impl RestorePlan {
         Ok(difference(first.0, first.1))
     }
 
-    /// The number of the image that is made: above every tag of a page or record.
+    /// Returns the number of the image that is made: above every tag of a page or record.
     ///
     /// # Errors
     /// [`Error::Corrupt`] if there is no such number.
@@ -189,7 +192,7 @@ impl RestorePlan {
         highest.unwrap_or_default().max(self.backup.header().id.k)
     }
 
-    /// The highest epoch of backup and runs.
+    /// Returns the highest epoch of backup and runs.
     pub(crate) fn highest_epoch(&self) -> Epoch {
         let runs = self.runs.iter().map(|run| run.id().epochs.last());
         let highest = runs.max().unwrap_or_default();
@@ -197,7 +200,8 @@ impl RestorePlan {
     }
 }
 
-/// Returns what a record does, as [`perdura_recovery::rule`] says: `Some(true)` goes in, `Some(false)` comes out.
+/// Returns what to do with a record, by [`perdura_recovery::rule`]: `Some(true)`: put it in, `Some(false)`: take it
+/// out. `None`: skip it.
 fn difference(reflected: bool, wanted: bool) -> Option<bool> {
     let differ = reflected != wanted && !(reflected && armed(Flaw::LaterEpochsKept));
     differ.then_some(wanted)

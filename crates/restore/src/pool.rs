@@ -10,11 +10,11 @@ use perdura_base::{PageId, Result};
 use perdura_device::AlignedBuf;
 use perdura_recovery::image::{ImageFile, Place, Places, disk_of};
 
-/// Where a page is in memory.
+/// A place for a page in memory.
 #[derive(Debug, Clone, Copy, Default)]
 struct Frame {
     page: Option<PageId>,
-    /// Touched since the hand came by.
+    /// True if it was used since the clock's hand passed.
     is_used: bool,
     is_dirty: bool,
 }
@@ -34,7 +34,7 @@ pub(crate) struct Pool<'a> {
 }
 
 impl<'a> Pool<'a> {
-    /// An empty pool of so many frames, at least one.
+    /// Makes an empty pool of `frames` frames, at least one.
     pub(crate) fn new(images: &'a [ImageFile], places: Places, frames: usize) -> Pool<'a> {
         assert!(frames > 0, "a page is changed in memory");
         Pool {
@@ -49,7 +49,7 @@ impl<'a> Pool<'a> {
         }
     }
 
-    /// The frame that has a page.
+    /// Returns the frame that has a page, and marks it as used.
     pub(crate) fn find(&mut self, page: PageId) -> Option<usize> {
         let frame = *self.at.get(&page)?;
         debug_assert_eq!(self.frames[frame].page, Some(page), "one page a frame");
@@ -57,7 +57,8 @@ impl<'a> Pool<'a> {
         Some(frame)
     }
 
-    /// A frame whose page is given up next; its page, if that was changed and must be written before.
+    /// Chooses the frame whose page is given up next. Also returns its page, if that was changed and must be written
+    /// first.
     pub(crate) fn choose(&mut self) -> (usize, Option<PageId>) {
         loop {
             let at = self.hand;
@@ -69,7 +70,8 @@ impl<'a> Pool<'a> {
         }
     }
 
-    /// Gives a frame to a page, and its bytes to the caller. What was there is forgotten.
+    /// Gives a frame to a page, and the frame's bytes to the caller. Forgets the page that was
+    /// there.
     fn take(&mut self, frame: usize, page: PageId) -> &mut [u8] {
         let before = std::mem::replace(
             &mut self.frames[frame],
@@ -96,7 +98,7 @@ impl<'a> Pool<'a> {
         self.take(frame, page).fill(0);
     }
 
-    /// Reads a page into a frame: how many bytes of it there are.
+    /// Reads a page into a frame. Returns the number of bytes of it that exist.
     pub(crate) fn read(&mut self, frame: usize, page: PageId) -> Result<usize> {
         let (disk, place) = self.place(page);
         let image = &self.images[disk];
@@ -104,14 +106,14 @@ impl<'a> Pool<'a> {
         image.read(place, self.take(frame, page))
     }
 
-    /// The page in a frame, which is changed.
+    /// Returns the page in a frame, to be changed.
     pub(crate) fn change(&mut self, frame: usize) -> &mut [u8] {
         debug_assert!(self.frames[frame].page.is_some(), "a frame with a page");
         self.frames[frame].is_dirty = true;
         &mut self.bytes[frame * PAGE_BYTES..(frame + 1) * PAGE_BYTES]
     }
 
-    /// The page in a frame.
+    /// Returns the page in a frame.
     pub(crate) fn bytes(&self, frame: usize) -> &[u8] {
         &self.bytes[frame * PAGE_BYTES..(frame + 1) * PAGE_BYTES]
     }
@@ -126,7 +128,7 @@ impl<'a> Pool<'a> {
         Ok(())
     }
 
-    /// The frames whose pages are changed, in the order of their places.
+    /// Returns the frames whose pages are changed, in the order of their places.
     pub(crate) fn dirty(&self) -> Vec<(usize, PageId)> {
         let frames = self.frames.iter().enumerate();
         let dirty = frames.filter(|(_, frame)| frame.is_dirty);

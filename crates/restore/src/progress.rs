@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The progress of a restore, for a thread that shows it.
 ///
-/// The backup says how many pages there were, and the database may have grown since. Keys spread evenly over the
-/// partitions, so those that are finished show how many pages the others will have.
+/// The backup has the number of pages at its time, and the database may have grown since. Keys spread evenly over the
+/// partitions, so the finished partitions show how many pages the others will have.
 #[derive(Debug, Default)]
 pub struct RestoreProgress {
     pages: AtomicU64,
@@ -43,7 +43,7 @@ impl RestoreProgress {
         self.pages.load(Ordering::Relaxed)
     }
 
-    /// Returns about how many pages will be written; `None` before anything says so.
+    /// Returns the approximate number of pages that will be written. `None`: it is not known yet.
     #[must_use]
     pub fn expected(&self) -> Option<u64> {
         let finished = self.finished.load(Ordering::Relaxed);

@@ -1,17 +1,18 @@
 //! The standing proof: an image, and the records between it and the next one, give the next one.
 //!
-//! An image k reflects exactly the records whose tag is below k. So its digest, XOR the digests of all records with
-//! k <= tag < k', is the digest of image k'. Runs say the digests of their records by tag and partition, and a
-//! checkpoint knows those of its pages: nothing but the ends of some files is read. Log, archiver, merger and
-//! checkpointer are checked against each other, end to end, at each checkpoint. What a proof finds: a run that
-//! is missing or lacks a record, a record that is there twice, or that is another page's; two pages in each other's place.
+//! An image k reflects exactly the records whose tag is below k. So its digest, XOR the digests of all records with k
+//! <= tag < k', is the digest of image k'. Runs list the digests of their records by tag and partition, and a
+//! checkpoint knows those of its pages: a proof reads only the ends of some files. Log, archiver, merger and
+//! checkpointer are checked against each other, end to end, at each checkpoint. A proof finds a run that is missing or
+//! lacks a record, a record that is doubled or belongs to another page, and two pages in each other's place.
 //!
 //! Digests are bound to their pages ([`perdura_page::digest::bound`]). Pages of key-addressed tables change without a
-//! record; they are in odd chunks, and a consistent image, which is the only kind that has any, counts even ones alone.
+//! record. They are in odd chunks. A consistent image, which is the only kind that has such pages, counts even chunks
+//! alone.
 //!
 //! # Source
-//! Goetz Graefe's checks of backups against logs, after which "Single-pass restore after a media failure", section 1, says that
-//! untried backups fail. The digests and this identity are ours.
+//! Goetz Graefe's checks of backups against logs, after which "Single-pass restore after a media failure", section 1,
+//! says that untried backups fail. The digests and this identity are our addition.
 //!
 //! # Limits
 //! A database that is older than the two pools of pages may have records of odd chunks. Once it has
@@ -24,27 +25,27 @@ use perdura_base::num::to_u32;
 use perdura_base::{Epoch, Error, PartitionId, Result};
 use perdura_recovery::SweepDigest;
 
-/// How many runs the text of a proof that fails names at most, for each partition.
+/// The most runs that the text of a failed proof names for each partition.
 const NAMED_RUNS: usize = 8;
 
-/// What a proof found.
+/// The result of a proof.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Verdict {
-    /// What does not hold; `None` if all does.
+    /// The claim that does not hold, as text. `None`: the proof holds.
     pub fails: Option<String>,
     /// The manifest whose runs were read.
     pub manifest: u64,
-    /// How many were read.
+    /// The number of runs that were read.
     pub runs: u32,
 }
 
-/// A run that was read: its name, and in which partitions it has digests of the proof's tags.
+/// A run that was read: its name, and the partitions in which it has digests of the proof's tags.
 struct ReadRun {
     id: RunId,
     partitions: Vec<PartitionId>,
 }
 
-/// A proof in progress; it opens a run a step.
+/// A proof in progress; it opens one run in each step.
 pub struct Proof {
     store: Arc<Store>,
     base: Arc<SweepDigest>,
@@ -57,7 +58,7 @@ pub struct Proof {
 }
 
 impl Proof {
-    /// Whether an archive holds what the proof of an image needs.
+    /// Returns whether an archive holds what the proof of an image needs.
     #[must_use]
     pub fn is_due(store: &Store, target: &SweepDigest) -> bool {
         store.manifest().end > target.end
@@ -92,7 +93,7 @@ impl Proof {
         Ok(proof)
     }
 
-    /// The image that is being proven, and the one by which it is.
+    /// Returns the older image, by which the other is proven, and the image that is being proven.
     #[must_use]
     pub fn images(&self) -> (&SweepDigest, &SweepDigest) {
         (&self.base, &self.target)
@@ -176,7 +177,7 @@ impl Proof {
         format!("images {base} and {target} (tags {base} to {target}, the last exclusive)")
     }
 
-    /// What is wrong with the sums.
+    /// Returns the fault in the sums, as text. `None`: they agree.
     fn compare(&self) -> Option<String> {
         let ends = self.base.partitions.iter().zip(&self.target.partitions);
         let both = ends
@@ -221,7 +222,7 @@ impl Proof {
     }
 }
 
-/// Whether an error is one of the run, and not of its disk.
+/// Returns whether an error is in the run, and not in its disk.
 fn is_of_the_run(error: &Error) -> bool {
     let is_damage = matches!(
         error,

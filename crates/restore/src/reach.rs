@@ -1,4 +1,4 @@
-//! Which epochs make a difference to a restore, and so which runs it reads.
+//! The epochs that make a difference to a restore, and so the runs that it reads.
 
 use perdura_archive::backup::{BackupHeader, BackupKind};
 use perdura_archive::{Run, RunId};
@@ -6,18 +6,18 @@ use perdura_base::flaw::{Flaw, armed};
 use perdura_base::{Epoch, Error, Result};
 use perdura_wal::Archived;
 
-/// What of the log a restore from one backup to one moment needs.
+/// The part of the log that a restore from one backup to one moment needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Reach {
     /// The epoch whose state is restored.
     pub(crate) target: Epoch,
-    /// The epochs that make a difference, first and last; `None`: the backup is the moment.
+    /// The epochs that make a difference, first and last. `None`: the backup is the moment.
     needed: Option<(Epoch, Epoch)>,
-    /// What a run must not have combined records around, beside the target.
+    /// The epoch besides the target around which a run must not have combined records.
     cut: Option<Epoch>,
 }
 
-/// What a run that is missing means.
+/// Returns the error for a run that is missing.
 fn missing(from: Epoch, to: Epoch) -> Error {
     Error::corrupt(
         "archive",
@@ -29,11 +29,12 @@ fn missing(from: Epoch, to: Epoch) -> Error {
 }
 
 impl Reach {
-    /// What is needed of runs, ascending, to restore `target` or the last epoch that they hold.
+    /// Returns the part of `runs`, ascending, that is needed to restore `target` or the last epoch
+    /// that they hold.
     ///
     /// # Errors
-    /// [`Error::Usage`] for a moment that they do not reach, with the range that they do reach; [`Error::Corrupt`] for a run
-    /// that is missing between them.
+    /// [`Error::Usage`] for a moment that they do not reach, with the range that they do reach. [`Error::Corrupt`] for
+    /// a run that is missing between them.
     pub(crate) fn of(
         header: &BackupHeader,
         runs: &[RunId],
@@ -60,14 +61,14 @@ impl Reach {
             (None, BackupKind::Sweep | BackupKind::Cut) => (Epoch(end.0 + 1), end),
         };
         let target = target.unwrap_or(last.max(end));
-        // What is not in the pages begins here.
+        // The epochs that the pages lack begin here.
         let lacking = match header.kind {
             BackupKind::Sweep => header.begin,
             BackupKind::Cut => Epoch(end.0 + 1),
         };
-        // What has to come out of them lies behind the target and reaches up to the backup's end. The first epoch of an
-        // archive may lack the records before the marks of the image with which the archive began, so it has to be at or before
-        // the target.
+        // The epochs that must be taken out of the pages lie behind the target and reach up to the backup's end. The
+        // first epoch of an archive may lack the records before the marks of the image with which the archive began, so
+        // it has to be at or before the target.
         let (from, to) = match target < end {
             true => (lacking.min(target), end),
             false => (lacking, target),
@@ -100,8 +101,8 @@ impl Reach {
         })
     }
 
-    /// Returns the reach of a backup whose database has key-addressed tables: its log has records that are no page's,
-    /// so the image is its only moment.
+    /// Returns the reach of a backup whose database has key-addressed tables. Its log has records that belong to no
+    /// page, so the image is its only moment.
     fn only(end: Epoch, target: Option<Epoch>) -> Result<Reach> {
         match target.filter(|target| *target != end) {
             None => Ok(Reach {
@@ -116,14 +117,14 @@ impl Reach {
         }
     }
 
-    /// Whether a run has something that makes a difference.
+    /// Returns whether a run has a record that makes a difference.
     pub(crate) fn needs(&self, run: RunId) -> bool {
         let epochs = run.epochs;
         self.needed
             .is_some_and(|(from, up_to)| epochs.end > from && epochs.begin <= up_to)
     }
 
-    /// The epochs around which no record may be combined: the target, and the end of a backup that is a cut.
+    /// Returns the epochs around which no record may be combined: the target, and the end of a backup that is a cut.
     pub(crate) fn moments(&self) -> impl Iterator<Item = Epoch> + use<> {
         let kept = self.needed.map(|_| self.target);
         let mut moments: Vec<Epoch> = kept.into_iter().chain(self.cut).collect();

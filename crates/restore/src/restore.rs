@@ -1,25 +1,25 @@
-//! A new database is made of a backup and the runs of an archive, in one pass over both.
+//! The restore: makes a new database of a backup and the runs of an archive, in one pass over both.
 //!
-//! Backup and runs are sorted by partition and local page, so restoring is a merge join: each page is read once, gets
+//! Backup and runs are sorted by partition and local page, so restoring is a merge join. Each page is read once, gets
 //! all its records while it is in the processor's cache, and is written once, into an image of a new database. Several
-//! threads take a partition each; while one waits for the backup or the runs, another one merges or writes.
+//! threads take a partition each. While one waits for the backup or the runs, another merges or writes.
 //!
-//! A record is applied if the backup does not reflect it and the target wants it, and is *taken out* if the backup
-//! reflects it and the target does not want it: XOR is its own inverse. That is the rule of [`perdura_recovery::rule`], so a moment
-//! before the end of the backup's sweep is restored like one behind it. A page that is not the backup's begins as zeros.
-//! Each page then has exactly the update numbers that follow the backup's, or that lead up to it; anything else is
-//! damage, and named.
+//! A record is applied if the backup does not reflect it and the target wants it. It is *taken out* if the backup
+//! reflects it and the target does not want it: XOR is its own inverse. That is the rule of [`perdura_recovery::rule`],
+//! so a moment before the end of the backup's sweep is restored like one behind it. A page that is not in the backup
+//! begins as zeros. Each page's records then have exactly the update numbers that follow the backup's, or that lead up
+//! to it. Anything else is damage, and the error names it.
 //!
-//! The new database has an identity of its own, one complete image whose number is above every tag that was seen, and an empty
-//! log that begins behind the target. What was restored is never continued: a restore that was interrupted leaves a
-//! directory that says so and opens as nothing.
+//! The new database has its own identity, one complete image whose number is above every tag that was seen, and an
+//! empty log that begins behind the target. An interrupted restore is never continued: it leaves a directory that says
+//! so and does not open.
 //!
 //! # Source
 //! C. Sauer, G. Graefe, T. Härder, "Single-pass restore after a media failure", section 3.2.
 //! # Deviations
 //! * The paper replays onto a replacement device of the same database. Here a restore never overwrites history.
 //! * Losers are undone there afterwards. Our log holds committed transactions alone.
-//! * A record below the restart point of the backup is skipped there by its LSN; here by tag and epoch.
+//! * There a record below the restart point of the backup is skipped by its LSN; here by tag and epoch.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
@@ -45,12 +45,12 @@ use crate::progress::RestoreProgress;
 use crate::scratch::{SLOT, VERB};
 use crate::sink::ImageSink;
 
-/// Threads that a restore should have for each core: while some wait for the disks, others merge. With two cores, a source of
-/// 1,200 MB/s and a target of 400, two threads take 1.28 times as long as a copy, four 1.03, eight 0.99
+/// Threads that a restore should have for each core: while some wait for the disks, others merge. With two cores, a
+/// source of 1,200 MB/s and a target of 400, two threads take 1.28 times as long as a copy, four 1.03, eight 0.99
 /// (`perdura bench restore --threads`).
 pub const THREADS_A_CORE: usize = 4;
 
-/// What a restore did.
+/// The figures of a restore.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RestoreReport {
     /// The epoch whose state was restored.
@@ -59,7 +59,7 @@ pub struct RestoreReport {
     pub wall_us: u64,
     /// The new database.
     pub uuid: Uuid,
-    /// The database that it was.
+    /// The database that the backup is of.
     pub parent: Uuid,
     /// Its image.
     pub k: CkptEpoch,
@@ -81,7 +81,7 @@ pub struct RestoreReport {
     pub skipped: u64,
 }
 
-/// What a restore works with.
+/// The means of a restore.
 pub struct RestoreMeans<'a> {
     /// The disks of the new database, which are empty.
     pub disks: Disks,
@@ -91,22 +91,23 @@ pub struct RestoreMeans<'a> {
     pub threads: usize,
     /// The time.
     pub clock: &'a dyn Clock,
-    /// How far it has come.
+    /// The counters in which it reports its progress.
     pub progress: &'a RestoreProgress,
 }
 
 /// Makes the new database. On return it is whole and durable.
 ///
 /// # Errors
-/// [`Error::Corrupt`] for a page or record of backup and runs that is not what it should be; [`Error::Foreign`] for disks
-/// that hold something; the disks'.
+/// [`Error::Corrupt`] for a page or record of backup and runs that is not what it should be; [`Error::Foreign`] for
+/// disks that hold something; the disks'.
 pub fn restore(plan: &RestorePlan, means: &RestoreMeans<'_>) -> Result<RestoreReport> {
     make_database(plan, means, |images, k| {
         restore_parts(plan, means, images, k)
     })
 }
 
-/// Makes the new database around its pages, which `make_parts` makes in the images' files for checkpoint `k`, and durable.
+/// Makes the new database around its pages. `make_parts` makes the pages durable in the images' files, for checkpoint
+/// `k`.
 pub(crate) fn make_database(
     plan: &RestorePlan,
     means: &RestoreMeans<'_>,
@@ -187,7 +188,7 @@ fn new_database(header: &BackupHeader, means: &RestoreMeans<'_>) -> Result<NewDa
     })
 }
 
-/// Merges the partitions, a thread taking one after the other.
+/// Merges the partitions. Each thread takes one after the other.
 pub(crate) fn restore_parts(
     plan: &RestorePlan,
     means: &RestoreMeans<'_>,
@@ -207,7 +208,7 @@ pub(crate) fn restore_parts(
                 return Ok(());
             }
             let part = merging.merge(plan, PartitionId(partition), means.progress);
-            // After a failure nobody takes another one.
+            // After a failure no thread takes another partition.
             let part = part.inspect_err(|_| next.store(partitions, Ordering::Relaxed))?;
             parts.lock()[usize::from(partition)] = Some(part);
         }
@@ -219,7 +220,7 @@ pub(crate) fn restore_parts(
     Ok(parts.expect("every partition was taken"))
 }
 
-/// Writes the image's directory; its checksum and length.
+/// Writes the image's directory. Returns its checksum and length.
 fn write_directory(
     plan: &RestorePlan,
     means: &RestoreMeans<'_>,
@@ -245,7 +246,7 @@ fn write_directory(
     Ok((writer.finish()?, bytes))
 }
 
-/// Has the anchor name the image and begin the log behind the target.
+/// Makes the anchor name the image and begin the log behind the target.
 fn name_image(
     plan: &RestorePlan,
     means: &RestoreMeans<'_>,
@@ -287,7 +288,8 @@ fn name_image(
                 wall_us: means.clock.wall_us(),
                 cover: Cover::of_window(&zeros, zeros.clone(), plan.target),
                 consistent: header.consistent,
-                // Of the target's epoch the new log has nothing: an archive of it has the target as its first moment.
+                // The new log has nothing of the target's epoch: an archive of the new database has the target as its
+                // first moment.
                 begin_epoch: Some(plan.target.max(Epoch(1))),
             },
         );

@@ -1,8 +1,7 @@
 //! Runs that only one restore reads: made of a surviving log, or of many runs that were merged.
 //!
-//! They stand on the new database's data disk, in the folder of the image that it does not have yet, and are removed
-//! before it is whole. The place says from the beginning that it is unfinished, so what a crash leaves there opens
-//! as nothing.
+//! They are on the new database's data disk, in the folder of the image that it does not have yet, and are removed
+//! before it is whole. The place is marked as unfinished from the beginning, so the remains of a crash do not open.
 
 use std::sync::Arc;
 
@@ -35,12 +34,12 @@ impl Scratch {
         Ok(scratch)
     }
 
-    /// The disk.
+    /// Returns the disk.
     pub(crate) fn disk(&self) -> &Arc<dyn Disk> {
         &self.disk
     }
 
-    /// The folder.
+    /// Returns the folder.
     pub(crate) fn dir(&self) -> &'static str {
         folder(SLOT.other())
     }
@@ -52,7 +51,7 @@ impl Scratch {
         Ok(Arc::new(run))
     }
 
-    /// Removes a run that is of no more use. Who has it open goes on reading it.
+    /// Removes a run that is of no more use. A reader that has it open can continue to read it.
     pub(crate) fn remove(&self, id: RunId) -> Result<()> {
         self.disk.remove(&id.path(self.dir()))
     }

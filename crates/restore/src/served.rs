@@ -1,4 +1,4 @@
-//! Which moments a backup serves, with the runs that there are.
+//! The moments that a backup serves with the present runs.
 
 use std::sync::Arc;
 
@@ -15,11 +15,12 @@ pub struct Served {
     pub from: Epoch,
     /// The last.
     pub to: Epoch,
-    /// How many there are: the epochs between, less those that merging has given up.
+    /// The number of moments: the epochs between, less those that merging has given up.
     pub moments: u64,
 }
 
-/// The moments that a backup serves with these runs, which tile their epochs; `None`: the runs do not even complete it.
+/// Returns the moments that a backup serves with these runs, which follow each other without a gap. `None`: the runs do
+/// not even complete the backup.
 #[must_use]
 pub fn served(header: &BackupHeader, runs: &[Arc<Run>]) -> Option<Served> {
     let end = header.id.end;
@@ -59,7 +60,7 @@ pub fn served(header: &BackupHeader, runs: &[Arc<Run>]) -> Option<Served> {
     })
 }
 
-/// How many moments a run has from one epoch to another, both included.
+/// Returns the number of moments that a run has from one epoch to another, both included.
 fn moments_within(run: &Run, from: Epoch, to: Epoch) -> u64 {
     let epochs = run.id().epochs;
     let (from, to) = (from.max(epochs.begin), to.min(epochs.last()));

@@ -1,4 +1,4 @@
-//! Where pages go as a merge join makes them: into an image, or into a backup.
+//! The destinations of the pages that a merge join makes: an image, or a backup.
 
 use perdura_archive::backup::{BackupWriter, PageEntry};
 use perdura_base::limits::PAGE_BYTES;
@@ -13,12 +13,12 @@ use crate::part::{PageSink, Part};
 /// Pages that are written to an image at once.
 const WRITE_PAGES: usize = 64;
 
-/// The pages of an image. Those that stand side by side are written together.
+/// The pages of an image. Pages that lie side by side are written together.
 pub(crate) struct ImageSink<'a> {
     images: &'a [ImageFile],
     places: Places,
     buf: AlignedBuf,
-    /// The file of the pages that are not written yet, and where they begin.
+    /// The file of the pages that are not written yet, and the place of the first.
     file: usize,
     first: Place,
     len: usize,
@@ -36,7 +36,7 @@ impl<'a> ImageSink<'a> {
         }
     }
 
-    /// Writes what has been made.
+    /// Writes the collected pages.
     fn flush(&mut self) -> Result<()> {
         if self.len > 0 {
             self.images[self.file].write(self.first, &self.buf[..self.len * PAGE_BYTES])?;
@@ -47,7 +47,8 @@ impl<'a> ImageSink<'a> {
 }
 
 impl PageSink for ImageSink<'_> {
-    /// What stands elsewhere is written first.
+    /// Returns a buffer for the page. Writes the collected pages first if this one is not beside
+    /// them.
     fn page(&mut self, id: PageId) -> Result<&mut [u8]> {
         let place = self.places.place(id);
         let is_beside = place.0 == self.first.0 + to_u64(self.len);
@@ -96,7 +97,7 @@ impl BackupSink {
         }
     }
 
-    /// The writer, when all partitions have ended.
+    /// Returns the writer, after all partitions have ended.
     pub(crate) fn into_writer(self) -> BackupWriter {
         self.writer
     }

@@ -1,9 +1,9 @@
 //! A log that survived its data disk, beyond the archive: made into runs that follow the archive's.
 //!
-//! The archive ends a second or so before the log does. If the log is on other disks than the one that was lost, nothing
-//! that was acknowledged is lost: `wal` finds out how the log goes on behind the archive's end and where it ends
-//! ([`perdura_wal::survive`]), and the archiver of the product makes runs of it. If the archive was away, runs wait in a backlog
-//! beside the log, which was cut behind them: they come first.
+//! The archive ends a second or so before the log does. If the log is on other disks than the one that was lost,
+//! nothing that was acknowledged is lost. `wal` finds the log behind the archive's end and the log's own end
+//! ([`perdura_wal::survive`]), and the archiver of the product makes runs of it. If the archive was away, runs wait in
+//! a backlog beside the log, which was cut behind them: they come first.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use crate::choose::beginning;
 use crate::listed::end_of;
 use crate::scratch::Scratch;
 
-/// The header of a backup of the archive: it says what the log is like.
+/// Returns the header of a backup of the archive: it describes the log.
 fn any_header(store: &Store) -> Result<BackupHeader> {
     let mut first = None;
     let manifest = store.manifest();
@@ -44,11 +44,12 @@ fn any_header(store: &Store) -> Result<BackupHeader> {
     }))
 }
 
-/// Makes runs of what a surviving log has behind the archive's end. `logs[s]` holds stream s, and is only read.
+/// Makes runs of the part of a surviving log that lies behind the archive's end. `logs[s]` holds stream s, and is only
+/// read.
 ///
 /// # Errors
-/// [`Error::Foreign`] for the log of another database; [`Error::Usage`] for a database with key-addressed tables, whose log
-/// is not all in runs; [`Error::Corrupt`] as [`survive`]; the disks'.
+/// [`Error::Foreign`] for the log of another database; [`Error::Usage`] for a database with key-addressed tables, whose
+/// log is not all in runs; [`Error::Corrupt`] as [`survive`]; the disks'.
 pub fn read_tail(
     store: &Store,
     logs: &[Arc<dyn Disk>],
@@ -119,8 +120,8 @@ fn is_ordered() -> Error {
     )
 }
 
-/// The runs that wait beside a surviving log, behind the archive's end at `from` with the latest moment `wall_us`. One that has
-/// epochs before is written again without them.
+/// Returns the runs that wait beside a surviving log, behind the archive's end at `from` with the latest moment
+/// `wall_us`. A run with earlier epochs is written again without them.
 fn read_backlog(
     store: &Store,
     logs: &[Arc<dyn Disk>],

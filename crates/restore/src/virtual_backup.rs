@@ -1,21 +1,21 @@
 //! A *virtual backup*: a backup that is made of an older one and the runs behind it.
 //!
-//! The database is not read, and need not be there: whoever has the archive's directory can make one, on another machine as
-//! well (*remote virtual backup*). The merge join is that of a restore, whose pages go into a backup instead of
-//! an image.
+//! The database is not read, and need not exist. The archive's directory is enough, also on another machine (*remote
+//! virtual backup*). The merge join is that of a restore, but its pages go into a backup instead of an image.
 //!
-//! The result is `Cut(e)`: the state of epoch e and nothing else. Which records it reflects is told by their epochs. Their
-//! tags say which checkpoint had visited the page before, of which a cut knows nothing, so its pages have the tag 0 and
-//! it has no checkpoint epoch. Two virtual backups of one epoch have the same pages, whatever they were made of.
+//! The result is `Cut(e)`: the state of epoch e and nothing else. The epochs of records decide whether the result
+//! reflects them. Their tags name the checkpoint that had visited the page before, and a cut knows no checkpoint. So
+//! its pages have the tag 0 and it has no checkpoint epoch. Two virtual backups of one epoch have the same pages,
+//! whatever they were made of.
 //!
-//! A cut needs its moment: no record may be combined across e in the runs (`perdura_archive::merge`). A merge that is under way
-//! when the cut becomes part of the archive is given up if it does not keep e; one that has replaced its runs before is
-//! noticed by [`Edit::AddCut`], which names the run in whose midst e lies.
+//! A cut needs its moment: no record may be combined across e in the runs (`perdura_archive::merge`). A merge that is
+//! under way when the cut becomes part of the archive is given up if it does not keep e. [`Edit::AddCut`] notices a
+//! merge that has already replaced its runs, and names the run that has e in its middle.
 //!
 //! # Source
 //! C. Sauer, G. Graefe, T. Härder, "Single-pass restore after a media failure", section 5.5.
 //! # Deviations
-//! The paper says "up to date" where we say of which epoch.
+//! The paper says "up to date"; we name the epoch.
 
 use std::sync::Arc;
 
@@ -32,14 +32,14 @@ use crate::plan::RestorePlan;
 use crate::progress::RestoreProgress;
 use crate::sink::BackupSink;
 
-/// What a virtual backup is, and what it was made of.
+/// The description of a virtual backup, and of its sources.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VirtualSummary {
     /// The backup.
     pub backup: BackupSummary,
     /// The backup that it began with.
     pub base: BackupId,
-    /// Bytes of that one and of the runs.
+    /// Bytes of that backup and of the runs.
     pub bytes_read: u64,
     /// Records that were applied.
     pub applied: u64,
@@ -49,7 +49,7 @@ pub struct VirtualSummary {
     pub skipped: u64,
 }
 
-/// Makes a virtual backup, a machine of small steps.
+/// The making of a virtual backup, a machine of small steps.
 pub struct VirtualBackup {
     store: Arc<Store>,
     plan: RestorePlan,
@@ -62,7 +62,7 @@ pub struct VirtualBackup {
 enum Stage {
     Merge(Box<Making>),
     Tail(Box<BackupTail>),
-    /// The file is there; whether its moment is, too.
+    /// The file exists. This stage checks that its moment does, too.
     Check,
     Publish(Box<Publication>, Option<RunId>),
     /// It is done, or has failed.
@@ -77,13 +77,13 @@ struct Making {
 }
 
 impl VirtualBackup {
-    /// Takes the right to make backups, and begins one of epoch `target`, or of the last one that the archive holds. `passed_over` hears why
-    /// an older backup does not serve.
+    /// Takes the right to make backups, and begins a backup of epoch `target`, or of the last epoch that the archive
+    /// holds. `passed_over` gets the reason why an older backup does not serve.
     ///
     /// # Errors
-    /// [`Error::Usage`] if the archive has a cut of that epoch already, if the runs do not have that moment, or if the database has
-    /// key-addressed tables, whose moments are those of its backups alone: it names the nearest. As
-    /// [`RestorePlan::from_archive`] and [`Store::lease_backups`].
+    /// [`Error::Usage`] if the archive has a cut of that epoch already, or if the runs do not have that moment. Also if
+    /// the database has key-addressed tables, whose moments are those of its backups alone: the error names the
+    /// nearest. Otherwise as [`RestorePlan::from_archive`] and [`Store::lease_backups`].
     pub fn begin(
         store: &Arc<Store>,
         target: Option<Epoch>,
@@ -140,13 +140,13 @@ impl VirtualBackup {
         })
     }
 
-    /// Takes a step: as many pages as are read at once, with the reads and the write that they lead to, or one I/O. The backup is part
+    /// Takes a step: one I/O, or as many pages as are read at once, with their reads and the write. The backup is part
     /// of the archive when this has returned [`Progress::Done`].
     ///
     /// # Errors
-    /// [`Error::Corrupt`] for a page or record of backup and runs that is not what it should be; [`Error::Usage`] if the
-    /// runs were merged meanwhile and do not have the moment any more; the disk's. The backup is given up then; the
-    /// next one removes what is left of it.
+    /// [`Error::Corrupt`] for a page or record of backup and runs that is not what it should be. [`Error::Usage`] if
+    /// the runs were merged in the meantime and no longer have the moment. The disk's. Then the backup is given up, and
+    /// the next one removes its remains.
     pub fn step(&mut self) -> Result<Progress<VirtualSummary>> {
         self.stage = match std::mem::replace(&mut self.stage, Stage::Over) {
             Stage::Merge(mut making) => match self.make(&mut making)? {
@@ -171,7 +171,7 @@ impl VirtualBackup {
             Stage::Publish(mut publication, within) => match publication.step() {
                 Ok(Progress::More) => Stage::Publish(publication, within),
                 Ok(Progress::Done(_)) => return Ok(Progress::Done(self.summary.clone())),
-                // The run was merged since it was looked at: the merged one may have the moment as well.
+                // The run was merged since the check: the merged run may have the moment too.
                 Err(Error::Usage(_)) if self.within()? != within => Stage::Check,
                 Err(error @ Error::Usage(_)) => return self.or_remove(Err(error)),
                 Err(error) => return Err(error),
@@ -220,13 +220,13 @@ impl VirtualBackup {
         Ok(Progress::More)
     }
 
-    /// The run in whose midst the target lies, if it lies in one.
+    /// Returns the run that has the target in its middle, if any.
     fn within(&self) -> Result<Option<RunId>> {
         let manifest = self.store.refresh()?;
         Ok(manifest.run_around(self.plan.target))
     }
 
-    /// Begins the change of the archive, if the moment is still there.
+    /// Begins the change of the archive, if the moment still exists.
     fn check(&self) -> Result<(Publication, Option<RunId>)> {
         let within = self.within()?;
         if let Some(id) = within
@@ -251,7 +251,7 @@ impl VirtualBackup {
         Ok((self.store.publish(edit), within))
     }
 
-    /// Removes the backup's file, which is no part of the archive, if that was refused.
+    /// Removes the backup's file, which is no part of the archive, if the change was refused.
     fn or_remove<T>(&self, result: Result<T>) -> Result<T> {
         if let Err(Error::Usage(_)) = &result {
             let id = self.summary.backup.header.id;
@@ -269,7 +269,7 @@ impl VirtualBackup {
     }
 }
 
-/// What the header of a virtual backup says.
+/// Returns the header of a virtual backup.
 fn header(plan: &RestorePlan) -> BackupHeader {
     let base = plan.backup.header();
     assert_eq!(

@@ -1,5 +1,6 @@
-//! How many SMS transactions a second one thread runs, flushing included: half insert two rows of
-//! 256 bytes, half remove two. `cargo run --release -p perdura-steal --example rate -- pl2p 400000`
+//! The rate of SMS transactions that one thread runs a second, flushing included: half insert two
+//! rows of 256 bytes, half remove two. `cargo run --release -p perdura-steal --example rate -- pl2p
+//! 400000`
 
 use std::sync::Arc;
 

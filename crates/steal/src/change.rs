@@ -1,8 +1,8 @@
 //! Changes of slots, and commits.
 //!
-//! A change is one critical section under the partition's latch: the tag is read, the record is
-//! appended, the slot is overwritten. A checkpoint visits the page before all three or
-//! after all three, so that an image of checkpoint k reflects a change exactly if its tag is below k.
+//! A change is one critical section under the partition's latch: the tag is read, the record is appended, the slot is
+//! overwritten. A checkpoint visits the page before all three or after all three. So an image of checkpoint k reflects
+//! a change exactly if its tag is below k.
 //!
 //! # Source
 //! *Differential Logging* (000), algorithm 1.
@@ -25,7 +25,7 @@ use crate::record::Change;
 use crate::space::{Holder, SlotKey, Space};
 use crate::txn::{Buffers, Committed, Held, Place, Slotted, Txn, Undo};
 
-/// About what a change's record takes of the log beside its images, bytes.
+/// The approximate size of a change's record without its images, bytes.
 const RECORD_BYTES: usize = 64;
 /// Buffers kept for later transactions.
 const POOL_MAX: usize = 64;
@@ -47,9 +47,9 @@ impl Steal {
         }
     }
 
-    /// Appends the row at a place to `out`, cut at the slot size the database was opened with.
-    /// Returns whether the slot is taken; nothing is appended if not. It takes no lock: what an
-    /// open transaction wrote is seen.
+    /// Appends the row at a place to `out`, cut at the slot size that the database was opened with.
+    /// Returns whether the slot is taken; nothing is appended if not. It takes no lock, so it sees
+    /// the writes of open transactions.
     pub fn read(&self, place: Place, out: &mut Vec<u8>) -> bool {
         let at = self.locate(place);
         let part = self.heap.lock(at.partition);
@@ -63,7 +63,7 @@ impl Steal {
         }
     }
 
-    /// Puts a row, padded with zeros, into a free slot. `None` if there is none: see
+    /// Puts a row, padded with zeros, into a free slot. `None`: no slot is free; see
     /// [`grow`](Self::grow).
     ///
     /// # Errors
@@ -97,9 +97,8 @@ impl Steal {
         Ok(None)
     }
 
-    /// Locks the row at a place without changing it: what [`read`](Self::read) gives from now on
-    /// stays as it is until the transaction ends. Returns false if another transaction has the slot
-    /// or it is free.
+    /// Locks the row at a place without changing it: [`read`](Self::read) gives the same row until
+    /// the transaction ends. Returns false if another transaction has the slot or it is free.
     pub fn lock(&self, txn: &mut Txn, place: Place) -> bool {
         #[cfg(feature = "flaws")]
         self.settle(txn);
@@ -153,8 +152,8 @@ impl Steal {
             committed.epoch = appended.epoch;
             committed.pos = appended.pos;
         } else if !txn.buffers.held.is_empty() {
-            // It read, or wrote the bytes that were there: what it saw may not be durable yet. The
-            // transaction that had a slot before has appended a commit, whose epoch is at most this one.
+            // It read a row, or wrote the bytes that were there: the row that it saw may not be durable yet. The
+            // transaction that had the slot before has appended a commit, whose epoch is at most this one.
             committed.epoch = self.wal.last_appended();
         }
         self.release(&mut txn);
@@ -208,7 +207,7 @@ impl Steal {
         }
     }
 
-    /// What comes before every change.
+    /// Checks that a change is allowed, and that the log has room for it.
     fn admit(&self, txn: &mut Txn, row_bytes: usize) -> Result<()> {
         self.options.check_row(row_bytes)?;
         if txn.rollback.is_some() {
@@ -228,7 +227,8 @@ impl Steal {
         true
     }
 
-    /// The taken slot at a place, locked; `None` if another transaction has it or it is free.
+    /// Locks the taken slot at a place and returns its index in the held slots. `None`: another
+    /// transaction has it, or it is free.
     fn hold_at(&self, txn: &mut Txn, place: Place) -> Option<usize> {
         let at = self.locate(place);
         let key = SlotKey::new(at.local, at.slot);
@@ -245,8 +245,8 @@ impl Steal {
         }
     }
 
-    /// Changes a slot the transaction has: to a row, or to free. `tag` is given only by a seeded
-    /// bug that read it earlier.
+    /// Changes a slot that the transaction has: to a row, or to free. Only a seeded bug, which read
+    /// the tag earlier, gives `tag`.
     pub(crate) fn change(
         &self,
         txn: &mut Txn,

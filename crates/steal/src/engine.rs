@@ -1,4 +1,4 @@
-//! The database: creating it, opening it, and what it has beside its log: pages of slots, and figures.
+//! The database: creating and opening it, and its parts besides the log: pages of slots, and figures.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -99,8 +99,8 @@ impl Steal {
         Ok(opened.expect("the database was made just now"))
     }
 
-    /// Brings the database on these disks back; `Ok(None)` if there is none.
-    /// [`report`](Life::report) says what was done.
+    /// Brings the database on these disks back. `Ok(None)`: the disks have no database.
+    /// [`report`](Life::report) returns what was done.
     ///
     /// # Errors
     /// See [`restart`]; nothing was changed if it fails before the anchor is updated.
@@ -156,25 +156,25 @@ impl Steal {
         Ok(Some(steal))
     }
 
-    /// The transactions: those of slots are the database's own.
+    /// Returns the transactions: transactions over slots belong to the database itself.
     #[must_use]
     pub fn txns(&self) -> &Steal {
         self
     }
 
-    /// The settings it was opened with.
+    /// Returns the settings it was opened with.
     #[must_use]
     pub fn options(&self) -> &StealOptions {
         &self.options
     }
 
-    /// Free slots in all partitions.
+    /// Returns the number of free slots in all partitions.
     #[must_use]
     pub fn free_slots(&self) -> u64 {
         self.free.load(Ordering::Relaxed)
     }
 
-    /// Figures since it was opened.
+    /// Returns the figures since it was opened.
     #[must_use]
     pub fn stats(&self) -> StealStats {
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
@@ -190,7 +190,7 @@ impl Steal {
         }
     }
 
-    /// Whether a commit may be acknowledged.
+    /// Returns whether a commit may be acknowledged.
     #[must_use]
     pub fn is_acked(&self, committed: &Committed) -> bool {
         if armed(Flaw::NoEpochs) {
@@ -203,7 +203,7 @@ impl Steal {
         self.durable() >= committed.epoch
     }
 
-    /// The taken places of a partition, in order.
+    /// Returns the taken places of a partition, in order.
     #[must_use]
     pub fn places(&self, partition: PartitionId) -> Vec<Place> {
         let geometry = self.heap.geometry();
@@ -225,7 +225,7 @@ impl Steal {
         places
     }
 
-    /// What the database holds, in one number; see [`digest`](fn@crate::digest).
+    /// Returns the contents of the database in one number; see [`digest`](fn@crate::digest).
     #[must_use]
     pub fn digest(&self) -> String {
         crate::digest(&self.heap)

@@ -1,4 +1,4 @@
-//! What comes from outside, and what a database is made and restarted with over it.
+//! The environment of a database, and the means to make and restart a database over it.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use perdura_recovery::restart::{NewDatabase, RestartOptions};
 use perdura_recovery::{Disks, Methods, Schedule};
 use perdura_wal::{Scheme, SegmentSizes};
 
-/// What comes from outside.
+/// The environment of a database.
 #[derive(Clone)]
 pub struct StealEnv {
     /// The disks.
@@ -22,7 +22,7 @@ pub struct StealEnv {
 }
 
 impl StealEnv {
-    /// The database that is to be made.
+    /// Returns the description of the database that is to be made.
     ///
     /// # Errors
     /// [`Error::Usage`] if there is one already.
@@ -62,7 +62,7 @@ impl StealEnv {
     }
 }
 
-/// The uuid that a seed gives a new database.
+/// Returns the uuid that a seed gives to a new database.
 fn new_uuid(seed: u64) -> Uuid {
     let mut uuid = [0; 16];
     uuid[..8].copy_from_slice(&mix64(seed).to_le_bytes());

@@ -13,15 +13,15 @@ use parking_lot::{Condvar, Mutex};
 use perdura_base::{Epoch, Result, StreamId};
 use perdura_wal::{FlushProgress, Rung, Wal};
 
-/// How long a thread sleeps when nothing calls it, at most. Blocks that fill up within an epoch
-/// are written this much later.
+/// The longest time for which a thread sleeps when nothing calls it. Blocks that fill up within an
+/// epoch are written up to this much later.
 const NAP: Duration = Duration::from_micros(500);
 
 struct Shared {
     wal: Arc<Wal>,
     stop: AtomicBool,
     lock: Mutex<()>,
-    /// Something was closed: wakes the flushers.
+    /// An epoch was closed: wakes the flushers.
     closed: Condvar,
     /// Something was synced: wakes the closer, and threads that wait for a commit.
     synced: Condvar,
@@ -117,7 +117,7 @@ impl Drop for Flushers {
         self.shared.closed.notify_all();
         self.shared.synced.notify_all();
         for thread in self.threads.drain(..) {
-            // A panic there has been reported by its thread and shows as a log that stands still.
+            // The thread has reported a panic there, which shows as a log that does not advance.
             let _ended = thread.join();
         }
     }

@@ -1,8 +1,8 @@
 //! New pages, and the initial load.
 //!
-//! A logged change of its header turns a page into a page of slots, in a transaction that commits at once.
-//! Transactions that use the slots commit later, so that no restart keeps a row and loses its page. The
-//! initial load is not logged; the first checkpoint makes it durable.
+//! A logged change of its header turns a page into a page of slots, in a transaction that commits at once. Transactions
+//! that use the slots commit later, so no restart keeps a row and loses its page. The initial load is not logged; the
+//! first checkpoint makes it durable.
 
 use std::sync::atomic::Ordering;
 
@@ -15,7 +15,7 @@ use crate::record::Change;
 use crate::space::SlotKey;
 use crate::txn::{Committed, Slotted};
 
-/// The table that all pages are of. Zero is the product's catalog.
+/// The table of all pages. Table 0 is the product's catalog.
 pub const TABLE: TableId = TableId(1);
 
 impl Steal {
@@ -71,13 +71,12 @@ impl Steal {
         self.free.fetch_add(u64::from(slots), Ordering::Relaxed);
     }
 
-    /// Loads rows without logging them, into new pages that it deals out to the partitions in turn;
-    /// the remaining slots of the last pages are free. Returns how many rows it loaded. The caller
-    /// takes a checkpoint afterwards ([`checkpoint_now`](perdura_recovery::Life::checkpoint_now)): a crash before that
-    /// loses the rows.
+    /// Loads rows without logging them, into new pages that it gives to the partitions in turn. The remaining slots of
+    /// the last pages are free. Returns the number of rows that it loaded. The caller takes a checkpoint afterwards
+    /// ([`checkpoint_now`](perdura_recovery::Life::checkpoint_now)): a crash before that loses the rows.
     ///
-    /// The load is refused once there is an image: if a later image is damaged, a restart falls back
-    /// to that one and the log after it, which never contained the rows.
+    /// The load is refused once there is an image. If a later image is damaged, a restart falls back to that image and
+    /// the log after it, neither of which has the rows.
     ///
     /// # Errors
     /// [`Error::Usage`] for a row longer than a slot, and if there is an image, a running checkpoint

@@ -5,26 +5,30 @@
 //!  commit: append under the stream's list ─► key locks go ─► acknowledged when D has its epoch
 //!  abort:  each change undone through the tree, newest first, each with a compensation (CLR) ─► end record
 //! ```
-//! * A row belongs to one transaction from its first write until that has appended its commit or the end of its rollback. A request
-//!   for a row of another transaction fails at once.
-//! * Pages may reach the disk before the transactions that changed them commit, but not before the log has what changed them.
-//! * What a crash leaves open is undone by the restart, in the new life, before work is taken ([`perdura_recovery::tree`]).
+//! * A row belongs to one transaction from its first write until the transaction has appended its commit or the end of
+//!   its rollback. A request for a row of another transaction fails at once.
+//! * Pages may reach the disk before the transactions that changed them commit, but not before the log has those
+//!   changes.
+//! * The restart undoes the transactions that a crash left open, in the new life, before it takes work
+//!   ([`perdura_recovery::tree`]).
 //!
-//! The tree knows pages and no transaction, and this module knows keys and no pages: the paper's data and transaction components.
+//! The tree knows pages and no transactions. This module knows keys and no pages. They are the paper's data component
+//! and transaction component.
 //!
 //! | module | one idea |
 //! |---|---|
 //! | [`options`] | the options of a database |
 //! | [`engine`] | creating it, opening it, everything around transactions |
 //! | [`txn`] | reads, writes, commits, rollbacks |
-//! | [`locks`] | which transaction has a row |
+//! | [`locks`] | the transactions that have rows |
 //!
 //! # Source
-//! *Implementing Performance Competitive Logical Recovery* (002), sections 2 and 3. C. Mohan et al., "ARIES", for compensations.
+//! *Implementing Performance Competitive Logical Recovery* (002), sections 2 and 3. C. Mohan et al., "ARIES", for
+//! compensations.
 //!
 //! # Locks, in order
-//! a row's lock (never waited for) < the structure lock < a leaf's latch < the pool's frames < the monitor < a stream's active list <
-//! the log's.
+//! a row's lock (never waited for) < the structure lock < a leaf's latch < the pool's frames < the monitor < a stream's
+//! active list < the log's.
 
 pub mod engine;
 pub mod locks;

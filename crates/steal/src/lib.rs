@@ -1,11 +1,11 @@
 //! Steal mode: transactions that interleave and change pages in place before they commit.
 //!
-//! The product runs each transaction to its end under the latches of its partitions, so that log and
-//! images hold committed changes only. The literature's setting is harder: many transactions are
-//! open at once, each change is in the page and in the log at once, a checkpoint copies pages of
-//! transactions that may yet be rolled back. This crate is that setting, beside the product and on
-//! the same life: log, pages, checkpoints and restart ([`perdura_recovery::life`]). The three schemes run the same transactions and differ in
-//! their records, in the rollbacks they compensate, and in the restart methods that are legal for them.
+//! The product runs each transaction to its end under the latches of its partitions, so log and images hold committed
+//! changes only. The literature's setting is harder. Many transactions are open at once. Each change is in the page and
+//! in the log at once. A checkpoint copies pages of transactions that may yet be rolled back. This crate is that
+//! setting, beside the product and on the same life: log, pages, checkpoints and restart ([`perdura_recovery::life`]).
+//! The three schemes run the same transactions. They differ in their records, in the rollbacks that they compensate,
+//! and in the restart methods that are legal for them.
 //!
 //! # One page to see it
 //! ```text
@@ -14,14 +14,14 @@
 //!  abort:  outside a window: undo in memory, one record, under the gate
 //!          inside one:       each undo is a compensation record under its own latch
 //! ```
-//! * A transaction is routed to one stream when it begins, the idlest, and all its records are there.
+//! * When a transaction begins, it is routed to the idlest stream, and all its records are there.
 //! * A slot belongs to one transaction from its first change until the transaction has appended its
 //!   commit, or ended its rollback. A transaction never waits for a lock: a request for a locked slot fails at once.
-//! * A freed slot is handed out again only then, so that commit epochs order the two.
+//! * A freed slot is handed out again only after that, so commit epochs order the two transactions.
 //!
 //! | module | one idea |
 //! |---|---|
-//! | [`env`](mod@env) | what comes from outside |
+//! | [`env`](mod@env) | the environment of a database |
 //! | [`options`] | the options of a database |
 //! | [`txn`] | the state of a transaction: locks held, images to undo |
 //! | `numbers` | numbers of transactions, and their streams |
@@ -41,10 +41,10 @@
 //! section 5 (PL2P, DL2P, DL1P).
 //!
 //! # Deviations
-//! * The page's latch is always taken, and the record appended before it is released: the printed
-//!   order (flag read without the mutex, append after its release) loses or doubles committed changes.
-//! * Rollbacks within a checkpoint's window are compensated in DL1P too, and those outside hold the
-//!   gate: an unlogged rollback must not lie on both sides of a page's visit.
+//! * The page's latch is always taken, and the record is appended before its release. The printed order (flag read
+//!   without the mutex, append after its release) loses or doubles committed changes.
+//! * Rollbacks within a checkpoint's window are compensated in DL1P too. Those outside hold the
+//!   gate, because an unlogged rollback must not lie on both sides of a page's visit.
 //! * Commit epochs make early release of locks safe over several streams.
 //!
 //! # Locks, in order

@@ -9,8 +9,8 @@ use perdura_wal::Wal;
 use crate::options::Route;
 use crate::txn::Routed;
 
-/// Numbers begin, in each incarnation, at the incarnation shifted by this: none is used twice, and a restart need not
-/// search for the highest. A life has room for 2^32 of each.
+/// Numbers begin, in each incarnation, at the incarnation shifted by this. So no number is used twice, and a restart
+/// need not search for the highest. A life has room for 2^32 of each.
 const NUMBER_SHIFT: u32 = 32;
 
 /// The numbers of one life.

@@ -12,7 +12,7 @@ use perdura_wal::{Mode, Scheme, Wal};
 
 use crate::env::StealEnv;
 
-/// What an update's record covers.
+/// The bytes that an update's record covers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Records {
     /// The whole slot, as the literature has it; a delete clears the slot.
@@ -21,17 +21,17 @@ pub enum Records {
     Sparse,
 }
 
-/// Which stream a transaction is given.
+/// The choice of a transaction's stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Route {
-    /// The one with the least waiting to be written.
+    /// The stream with the fewest bytes waiting to be written.
     Idlest,
     /// By a hash of the transaction's number: the same in every run.
     Scattered,
 }
 
 impl Route {
-    /// The stream of a new transaction.
+    /// Returns the stream of a new transaction.
     pub(crate) fn stream(self, wal: &Wal, txn: TxnId) -> StreamId {
         match self {
             Route::Idlest => wal.idlest(),
@@ -43,13 +43,13 @@ impl Route {
     }
 }
 
-/// Settings. Those of a database that is there already come from its anchor: scheme, partitions,
-/// chunk and segment size.
+/// Settings. Scheme, partitions, chunk and segment size of an existing database come from its
+/// anchor.
 #[derive(Debug, Clone)]
 pub struct StealOptions {
     /// The logging scheme of a new database; not [`Scheme::Differential`].
     pub scheme: Scheme,
-    /// What records cover.
+    /// The bytes that records cover.
     pub records: Records,
     /// Bytes of a row at most; slots are of the smallest class that holds them.
     pub slot_bytes: usize,
@@ -63,11 +63,11 @@ pub struct StealOptions {
     pub block_bytes_max: usize,
     /// Log bytes that may wait in a stream before changes are refused.
     pub queue_bytes_max: u64,
-    /// Which stream a transaction is given.
+    /// The choice of a transaction's stream.
     pub route: Route,
     /// Memory for pages, bytes.
     pub memory_limit: u64,
-    /// How a restart works.
+    /// The schedule of a restart.
     pub schedule: Schedule,
     /// The restart method, or "auto".
     pub method: &'static str,
@@ -75,8 +75,8 @@ pub struct StealOptions {
 
 /// Checks the length of the longest block of the log.
 pub(crate) fn check_log_sizes(block_bytes_max: usize) -> Result<()> {
-    // A flusher takes whole blocks, as many as make half of what may be in flight: a longer
-    // block would never leave.
+    // A flusher takes whole blocks, up to half of the bytes that may be in flight: a longer block
+    // would never leave.
     let longest = BLOCK_BYTES_MAX.min(to_usize(IN_FLIGHT_BYTES_MAX / 2));
     let in_range = (SECTOR_BYTES..=longest).contains(&block_bytes_max);
     if !in_range || !block_bytes_max.is_multiple_of(SECTOR_BYTES) {
@@ -88,7 +88,7 @@ pub(crate) fn check_log_sizes(block_bytes_max: usize) -> Result<()> {
 }
 
 impl StealOptions {
-    /// The settings of a database of this scheme with rows of up to `slot_bytes` bytes.
+    /// Returns the settings of a database of this scheme with rows of up to `slot_bytes` bytes.
     #[must_use]
     pub fn new(scheme: Scheme, slot_bytes: usize) -> StealOptions {
         StealOptions {
@@ -119,7 +119,7 @@ impl StealOptions {
             })
     }
 
-    /// Whether a row is no longer than promised; the slots of the class may have room for more.
+    /// Fails if a row is longer than promised. The slots of the class may have room for more.
     pub(crate) fn check_row(&self, bytes: usize) -> Result<()> {
         if bytes > self.slot_bytes {
             return Err(Error::Usage(format!(
@@ -130,7 +130,7 @@ impl StealOptions {
         Ok(())
     }
 
-    /// Checks what an open goes by; returns the class of the slots.
+    /// Checks the settings that an open uses. Returns the class of the slots.
     pub(crate) fn check_open(&self) -> Result<SlotClass> {
         check_log_sizes(self.block_bytes_max)?;
         self.class()

@@ -1,8 +1,7 @@
 //! The log records of a change, a begin, a commit and an abort.
 //!
-//! XOR records need no order and are encoded under the partition's latch alone. Physical records are
-//! numbered and appended under the lock of their stream's active list, so that a stream holds them in the
-//! order of their numbers.
+//! XOR records need no order and are encoded under the partition's latch alone. Physical records are numbered and
+//! appended under the lock of their stream's active list, so a stream holds them in the order of their numbers.
 //!
 //! # Source
 //! *Differential Logging* (000), section 3.1: the differential record; the physical one with both
@@ -26,14 +25,14 @@ use crate::txn::{Recorder, Routed, Slotted};
 pub(crate) struct Change<'a> {
     pub at: Slotted,
     pub page: PageId,
-    /// Where the bytes begin in the page.
+    /// The offset of the bytes in the page.
     pub offset: usize,
     pub tag: CkptEpoch,
     pub before: &'a [u8],
     pub after: &'a [u8],
     pub taken: (bool, bool),
     pub compensation: bool,
-    /// Whether equal bytes are recorded too.
+    /// True if equal bytes are recorded too.
     pub whole: bool,
 }
 
@@ -98,7 +97,7 @@ impl Steal {
         framed(to.record.len())
     }
 
-    /// Appends the begin record and puts the transaction on its stream's list, as one.
+    /// Appends the begin record and puts the transaction on its stream's list, as one step.
     fn append_begin(&self, to: &mut Recorder<'_>, active: &mut Active) {
         let none = PartitionSet::empty();
         to.scratch.clear();
@@ -142,7 +141,8 @@ impl Steal {
             .append(stream, FrameKind::Record, record, &partitions, tag)
     }
 
-    /// Appends a commit or abort record and takes the transaction off its stream's list, as one.
+    /// Appends a commit or abort record and removes the transaction from its stream's list, as one
+    /// step.
     pub(crate) fn append_end(&self, txn: &Routed, record: &[u8]) -> Appended {
         let none = PartitionSet::empty();
         self.streams.end(txn, || {
@@ -152,7 +152,7 @@ impl Steal {
     }
 }
 
-/// Bytes of a record in the log, its frame's head included.
+/// Returns the size of a record in the log, its frame's head included, bytes.
 fn framed(record_bytes: usize) -> u64 {
     let bytes = perdura_base::num::to_u64(record_bytes);
     let head = 1 + perdura_base::cursor::varint_len(bytes);

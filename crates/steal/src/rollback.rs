@@ -1,10 +1,10 @@
 //! Aborts: logged if a checkpoint could see half of one, otherwise not.
 //!
-//! A rollback changes pages. Outside windows it need not be logged: relative to any image it lies wholly
-//! before or wholly after the visits, and the checkpoint epoch in its abort record tells which. The
-//! rollback holds the gate shared, so that no window begins meanwhile. Within a window some pages of the
-//! transaction have been visited and others not, so that each undo is logged as an ordinary change. The
-//! choice is made once: a rollback that began within a window stays compensated when the window ends.
+//! A rollback changes pages. Outside windows it need not be logged: relative to any image it lies wholly before or
+//! wholly after the visits, and the checkpoint epoch in its abort record shows which. The rollback holds the gate
+//! shared, so no window begins during the rollback. Within a window, some pages of the transaction have been visited
+//! and others not, so each undo is logged as an ordinary change. The choice is made once: a rollback that began within
+//! a window stays compensated when the window ends.
 //!
 //! DL2P and PL2P always compensate: their restart repeats history before it undoes the losers.
 //!
@@ -12,9 +12,8 @@
 //! *Differential Logging* (000), section 3.4, which has no compensation records.
 //!
 //! # Deviations
-//! The gate, and compensation within windows: without them an update before a page's visit and its
-//! rollback after the visit leave the update in the image and nothing in the log that says whether it is
-//! still in force.
+//! The gate, and compensation within windows. Without them, an update before a page's visit and its rollback after the
+//! visit would leave the update in the image. Nothing in the log would show whether it is still in force.
 
 use std::sync::atomic::Ordering;
 
@@ -66,11 +65,11 @@ impl Steal {
         self.end_abort(txn, false);
     }
 
-    /// Takes every change back without a record of each and appends the abort record, while the
-    /// gate is shared.
+    /// Undoes every change without a record of each and appends the abort record, while the gate is
+    /// shared.
     ///
     /// # Panics
-    /// I11: if a window begins or is open meanwhile, so that some pages could be visited before
+    /// I11: if a window begins or is open during this, so that some pages could be visited before
     /// the rollback and others behind it.
     fn undo_unlogged(&self, txn: &mut Txn, window: &bool) {
         let epoch = self.heap.ckpt_epoch();
@@ -84,7 +83,7 @@ impl Steal {
     }
 
     /// Takes one step of a rollback that was begun: undoes one change, or ends it. Returns whether
-    /// it has ended; the transaction is to be dropped then.
+    /// it has ended; the caller then drops the transaction.
     pub fn abort_step(&self, txn: &mut Txn) -> bool {
         let Some(rollback) = txn.rollback else {
             self.abort_begin(txn);
@@ -105,7 +104,7 @@ impl Steal {
         true
     }
 
-    /// Takes the latest change back. Returns whether there was one.
+    /// Undoes the latest change. Returns whether there was one.
     fn undo_one(&self, txn: &mut Txn, compensated: bool) -> bool {
         let (mut to, images) = txn.split();
         let Some(last) = images.undo.pop() else {
@@ -147,7 +146,7 @@ impl Steal {
     }
 
     fn append_abort(&self, txn: &mut Txn, compensated: bool) {
-        // A seeded bug may have left the last compensation's record for later: this is later.
+        // A seeded bug may have deferred the last compensation's record to this point.
         #[cfg(feature = "flaws")]
         self.settle(txn);
         let record = &mut txn.buffers.record;

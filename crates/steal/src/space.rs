@@ -36,7 +36,7 @@ struct Lock {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Holder {
     Nobody,
-    /// The transaction that asked; the index into its held slots.
+    /// The transaction that asked, with the index into its held slots.
     Me(usize),
     Other,
 }
@@ -88,7 +88,7 @@ impl Space {
         }
     }
 
-    /// The free slot that was freed last.
+    /// Takes the free slot that was freed last.
     pub fn pop_free(&mut self) -> Option<SlotKey> {
         self.free.pop()
     }
@@ -102,7 +102,7 @@ impl Space {
         self.free.len()
     }
 
-    /// Whether any slot is locked.
+    /// Returns whether any slot is locked.
     pub fn is_locked(&self) -> bool {
         !self.locks.is_empty()
     }

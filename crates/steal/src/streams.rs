@@ -1,13 +1,13 @@
 //! The gate, the active lists of the streams, and the window of a checkpoint built on both.
 //!
-//! * A rollback that is not logged holds the *gate* shared, from its first undo to its abort record; the
-//!   beginning of a window holds it exclusively. Such a rollback therefore lies wholly outside windows.
-//! * The *active list* of a stream holds the transactions with a record and no end. Its lock is held
-//!   around the append of each begin, commit and abort, so that list and log always agree; the end mark
-//!   of a checkpoint captures the list and is appended under the same lock.
-//! * Physical records are numbered under that lock too, so that a stream holds them in the order of their
-//!   numbers and a merge of the streams needs no sorting. The begin marks of a window are appended under
-//!   all of these locks: a number is assigned before all marks or after all of them.
+//! * A rollback that is not logged holds the *gate* shared, from its first undo to its abort record. The beginning of a
+//!   window holds it exclusively. Such a rollback therefore lies wholly outside windows.
+//! * The *active list* of a stream holds the transactions with a record and no end. Its lock is held around the append
+//!   of each begin, commit and abort, so list and log always agree. The end mark of a checkpoint captures the list and
+//!   is appended under the same lock.
+//! * Physical records are numbered under that lock too, so a stream holds them in the order of their numbers and a
+//!   merge of the streams needs no sorting. The begin marks of a window are appended under all of these locks: a number
+//!   is assigned before all marks or after all of them.
 
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use perdura_base::{CkptEpoch, Epoch, Pos, StreamId};
@@ -22,7 +22,7 @@ mod seeded;
 
 /// Gate and active lists of a database.
 pub(crate) struct Streams {
-    /// Whether a window is open.
+    /// True if a window is open.
     gate: RwLock<bool>,
     active: ActiveTxns,
     #[cfg(feature = "flaws")]
@@ -39,17 +39,18 @@ impl Streams {
         }
     }
 
-    /// The active list of a stream.
+    /// Returns the active list of a stream.
     pub fn active(&self, stream: StreamId) -> &Mutex<Active> {
         self.active.of(stream)
     }
 
-    /// Ends a transaction: its last record is appended, and it is taken off its stream's list, as one.
+    /// Ends a transaction: appends its last record and removes it from its stream's list, as one step.
     pub fn end(&self, txn: &Routed, append: impl FnOnce() -> Appended) -> Appended {
         self.active.end(txn.stream, txn.id, append)
     }
 
-    /// Shares the gate: says whether a window is open, and lets none begin while it is held.
+    /// Shares the gate. The guard shows whether a window is open, and no window begins while it is
+    /// held.
     pub fn gate(&self) -> RwLockReadGuard<'_, bool> {
         self.gate.read()
     }

@@ -7,7 +7,7 @@ use std::ops::Deref;
 
 use perdura_base::{Epoch, PageId, PartitionId, Pos, StreamId, TxnId};
 
-/// Where a row is.
+/// The place of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Place {
     /// The page.
@@ -24,13 +24,13 @@ pub struct Routed {
 }
 
 impl Routed {
-    /// Its number.
+    /// Returns its number.
     #[must_use]
     pub fn id(&self) -> TxnId {
         self.id
     }
 
-    /// The stream that its records go to.
+    /// Returns the stream that its records go to.
     #[must_use]
     pub fn stream(&self) -> StreamId {
         self.stream
@@ -43,17 +43,17 @@ impl Routed {
 pub struct Committed {
     /// The transaction.
     pub txn: TxnId,
-    /// Its commit epoch: once it is durable, so is the transaction and all that it saw under its
-    /// locks. 0 if it locked nothing.
+    /// Its commit epoch. Once that is durable, so are the transaction and everything that it saw
+    /// under its locks. 0 if it locked nothing.
     pub epoch: Epoch,
     /// The stream its records are in.
     pub stream: StreamId,
-    /// Where the block of its commit record begins; 0 if it has none.
+    /// The position of the block with its commit record; 0 if it has no commit record.
     pub pos: Pos,
 }
 
 impl Committed {
-    /// A transaction that has nothing in the log and locked nothing.
+    /// Returns a transaction that has nothing in the log and locked nothing.
     pub(crate) fn empty(txn: TxnId, stream: StreamId) -> Committed {
         Committed {
             txn,
@@ -79,17 +79,17 @@ pub(crate) struct Held {
     pub taken: bool,
 }
 
-/// A change to take back: its slot as it was before.
+/// A change to undo: its slot as it was before.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Undo {
     /// Index into the held slots.
     pub held: usize,
     pub taken: bool,
-    /// Where its bytes begin in the arena; they reach to the arena's end when it is undone.
+    /// The offset of its bytes in the arena. They reach to the arena's end when it is undone.
     pub from: usize,
 }
 
-/// How a rollback that was begun goes on. It is chosen once.
+/// The way in which a rollback that was begun continues. It is chosen once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rollback {
     /// Each undo is logged.
@@ -123,11 +123,11 @@ impl Buffers {
 }
 
 /// An open transaction. It ends with [`Steal::commit`](crate::Steal::commit) or
-/// [`Steal::abort`](crate::Steal::abort); one that is dropped keeps its locks until the database
+/// [`Steal::abort`](crate::Steal::abort). A dropped transaction keeps its locks until the database
 /// is closed, and a restart rolls it back.
 pub struct Txn {
     pub(crate) routed: Routed,
-    /// Where its records begin, once there are any.
+    /// The position of its first record. `None`: it has no records.
     pub(crate) first: Option<Pos>,
     pub(crate) rollback: Option<Rollback>,
     #[cfg(feature = "flaws")]
@@ -159,7 +159,7 @@ pub(crate) struct Images<'a> {
 }
 
 impl Txn {
-    /// Both parts, to be used beside each other.
+    /// Splits the transaction into both parts, to be used at once.
     pub(crate) fn split(&mut self) -> (Recorder<'_>, Images<'_>) {
         let buffers = &mut self.buffers;
         let recorder = Recorder {
@@ -180,7 +180,7 @@ impl Txn {
         (recorder, images)
     }
 
-    /// Whether a rollback was begun.
+    /// Returns whether a rollback was begun.
     #[must_use]
     pub fn is_aborting(&self) -> bool {
         self.rollback.is_some()

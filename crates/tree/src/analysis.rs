@@ -1,16 +1,16 @@
-//! How a restart makes its dirty page table: of the Δ records alone ([`LogicalAnalysis`], Algorithm 4), of BW records and the
-//! operations' own pages ([`SqlAnalysis`], Algorithm 3), or of what the checkpoint's end says and the operations' pages
-//! ([`AriesAnalysis`]). Each is fed the records behind the redo start in the order of the log.
+//! The analysis, by which a restart makes its dirty page table. [`LogicalAnalysis`] uses the Δ records alone (Algorithm
+//! 4). [`SqlAnalysis`] uses BW records and the operations' own pages (Algorithm 3). [`AriesAnalysis`] uses the
+//! checkpoint's end and the operations' pages. Each is fed the records behind the redo start in the order of the log.
 //!
 //! # Deviations
-//! Where the algorithms as printed lose updates:
-//! * Algorithm 4 begins with the first Δ whose TC-LSN is above that of the redo start. DirtySet has operations that were
-//!   *appended*, TC-LSN is the *stable* end: a Δ that notes an operation behind the redo start may have a TC-LSN below it. So
-//!   it begins with the first Δ that stands behind the redo start.
-//! * Both algorithms set an entry's lastLSN when it is made and Algorithm 4 never again: a page that is dirtied, written and
-//!   dirtied again within an interval would be pruned. Here every note refreshes it.
-//! * Algorithm 4 prunes by numbers of which only bounds are known. Notes are numbered, and a written page is pruned if its
-//!   last note is older than the interval's first write.
+//! The algorithms as printed lose updates:
+//! * Algorithm 4 begins with the first Δ whose TC-LSN is above that of the redo start. DirtySet has operations that
+//!   were *appended*, but TC-LSN is the *stable* end. So a Δ that notes an operation behind the redo start may have a
+//!   TC-LSN below it. Here the analysis begins with the first Δ behind the redo start.
+//! * Both algorithms set an entry's lastLSN when the entry is made, and Algorithm 4 never again. A page that is
+//!   dirtied, written and dirtied again within an interval would be pruned. Here every note refreshes lastLSN.
+//! * Algorithm 4 prunes by numbers of which only bounds are known. Here notes are numbered, and a written page is
+//!   pruned if its last note is older than the interval's first write.
 
 use crate::dirty_pages::{DirtyPages, Entry};
 use perdura_base::flaw::{Flaw, armed};
@@ -18,7 +18,7 @@ use perdura_base::num::to_u64;
 use perdura_base::{Gsn, Pid};
 use perdura_formats::tree_record::{Delta, EndCheckpoint, Writes};
 
-/// What of a Δ is used.
+/// The fields of a Δ that are used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Detail {
     /// TC-LSN, FW-LSN and FirstDirty, as in section 4.2.
@@ -55,7 +55,7 @@ impl LogicalAnalysis {
         }
     }
 
-    /// The next Δ behind the redo start.
+    /// Takes the next Δ behind the redo start.
     pub fn delta(&mut self, delta: &Delta) {
         if armed(Flaw::DeltasByStableEnd) && delta.tc_lsn <= self.rssp {
             return;
@@ -72,7 +72,7 @@ impl LogicalAnalysis {
         self.table.knows = self.table.knows.max(delta.tc_lsn);
     }
 
-    /// A number that the update of a note is not below.
+    /// Returns a number that the update of a note is not below.
     fn bound(&self, delta: &Delta, at: usize) -> Gsn {
         match (self.detail, &delta.lsns) {
             (Detail::Numbers, Some(lsns)) => lsns[at],
@@ -116,7 +116,7 @@ impl LogicalAnalysis {
         }
     }
 
-    /// The table.
+    /// Returns the table.
     #[must_use]
     pub fn finish(self) -> DirtyPages {
         self.table
@@ -138,7 +138,8 @@ impl SqlAnalysis {
         }
     }
 
-    /// The next update behind the redo start. A change of structure is one of each of its pages.
+    /// Takes the next update behind the redo start. A change of structure is one update of each of
+    /// its pages.
     pub fn update(&mut self, pid: Pid, gsn: Gsn) {
         update(&mut self.table, pid, gsn);
         debug_assert!(
@@ -147,7 +148,7 @@ impl SqlAnalysis {
         );
     }
 
-    /// The next BW behind the redo start.
+    /// Takes the next BW behind the redo start.
     pub fn writes(&mut self, writes: &Writes) {
         let entries = &mut self.table.entries;
         for pid in &writes.written {
@@ -162,7 +163,7 @@ impl SqlAnalysis {
         }
     }
 
-    /// The table.
+    /// Returns the table.
     #[must_use]
     pub fn finish(self) -> DirtyPages {
         self.table
@@ -175,7 +176,7 @@ impl Default for SqlAnalysis {
     }
 }
 
-/// The analysis of ARIES: the pages that the checkpoint's end names, and every page that was updated behind that.
+/// The analysis of ARIES: the pages that the checkpoint's end names, and every page that was updated after it.
 #[derive(Debug)]
 pub struct AriesAnalysis {
     table: DirtyPages,
@@ -190,17 +191,17 @@ impl AriesAnalysis {
         }
     }
 
-    /// A checkpoint's end: these pages are dirty, and no others.
+    /// Takes a checkpoint's end: these pages are dirty, and no others.
     pub fn checkpoint(&mut self, end: &EndCheckpoint) {
         self.table = knows_all(&end.dirty);
     }
 
-    /// The next update behind the redo start.
+    /// Takes the next update behind the redo start.
     pub fn update(&mut self, pid: Pid, gsn: Gsn) {
         update(&mut self.table, pid, gsn);
     }
 
-    /// The table.
+    /// Returns the table.
     #[must_use]
     pub fn finish(self) -> DirtyPages {
         self.table
@@ -213,7 +214,7 @@ impl Default for AriesAnalysis {
     }
 }
 
-/// A table of these pages that leaves no tail.
+/// Returns a table of these pages that leaves no tail.
 fn knows_all(pages: &[(Pid, Gsn)]) -> DirtyPages {
     let entry = |(pid, r_lsn): &(Pid, Gsn)| {
         let entry = Entry {

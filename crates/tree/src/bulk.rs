@@ -1,5 +1,5 @@
-//! Filling a new tree: pages are laid out side by side, each once, and what leads to them comes last. Nothing is logged, so it is done
-//! before the tree is in use.
+//! Filling a new tree: pages are laid out side by side, each once, and the pages that lead to them come last. Nothing
+//! is logged, so this is done before the tree is in use.
 
 use crate::file::{PageFile, Shape};
 use crate::tree::{FREE_KEY, META, NEXT_KEY};
@@ -25,7 +25,7 @@ struct Layer<'f> {
     begin: u32,
 }
 
-/// What leads to a page: its low fence and its place.
+/// The reference to a page: its low fence and its place.
 type Child = (Vec<u8>, Pid);
 
 impl Layer<'_> {
@@ -71,7 +71,7 @@ impl Layer<'_> {
         Ok(())
     }
 
-    /// The leaves, filled to so many percent.
+    /// Writes the leaves, filled to `percent` percent.
     fn leaves(
         &mut self,
         rows: &mut dyn Iterator<Item = NewRow>,
@@ -111,7 +111,7 @@ impl Layer<'_> {
         }
     }
 
-    /// The pages that lead to those of a level below, which are more than one.
+    /// Writes the pages that lead to those of the level below, which are more than one.
     fn above(&mut self, level: u8, below: &[Child]) -> Result<Vec<Child>> {
         let size = self.shape.page_bytes;
         let mut children: Vec<Child> = Vec::new();
@@ -142,7 +142,7 @@ impl Layer<'_> {
 }
 
 impl Layer<'_> {
-    /// All pages of a table; its root.
+    /// Writes all pages of a table. Returns its root.
     fn table(&mut self, rows: &mut dyn Iterator<Item = NewRow>, percent: usize) -> Result<Pid> {
         let mut children = self.leaves(rows, percent)?;
         for level in 1.. {
@@ -155,7 +155,7 @@ impl Layer<'_> {
     }
 }
 
-/// A row that a leaf may have behind that key.
+/// Fails if a leaf may not have this row behind the key `last`.
 fn check(size: usize, last: Option<&[u8]>, key: &[u8], value: &[u8]) -> Result<()> {
     let (key_max, row_max) = (key_bytes_max(size), cell_bytes_max(size));
     if last.is_some_and(|last| last >= key) {
@@ -174,8 +174,8 @@ fn check(size: usize, last: Option<&[u8]>, key: &[u8], value: &[u8]) -> Result<(
     Ok(())
 }
 
-/// Gives a tree that was [made](crate::tree::Tree::make) just now these tables. They are empty, but for the first: its rows ascend by
-/// their keys and fill leaves to so many percent.
+/// Gives these tables to a tree that was just [made](crate::tree::Tree::make). They are empty, except the first: its
+/// rows ascend by their keys and fill leaves to `percent` percent.
 ///
 /// # Errors
 /// `Usage` for rows that do not ascend or are too long, and for more tables than the tree has room for; the disk's.

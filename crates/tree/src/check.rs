@@ -1,7 +1,8 @@
-//! Whether a tree hangs together: what no page can say by itself.
+//! The check of a tree's links, which no page shows by itself.
 //!
-//! A page's own check ([`Node::open`](perdura_page::tree_page::Node::open)) covers its bytes, its keys and its fences. Here each page is held against what leads to
-//! it: table, level and fences. From the meta page each page that was ever used is reached once, through a table or through the row of free pages.
+//! A page's own check ([`Node::open`](perdura_page::tree_page::Node::open)) covers its bytes, its keys and its fences.
+//! Here each page is compared with the page that leads to it: table, level and fences. From the meta page, each page
+//! that was ever used is reached once, through a table or through the list of free pages.
 
 use crate::contract::{Answer, insist};
 use crate::pool::Pinned;
@@ -17,7 +18,7 @@ pub struct Keys {
     pub table: TableId,
     /// The first.
     pub low: Vec<u8>,
-    /// Behind the last; `None`: to the table's end.
+    /// The key behind the last. `None`: the keys reach to the table's end.
     pub high: Option<Vec<u8>>,
 }
 
@@ -34,18 +35,19 @@ impl std::fmt::Display for Keys {
     }
 }
 
-/// What is wrong with a page.
+/// A fault of a page.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
     /// The page.
     pub pid: Pid,
-    /// What it should have been.
+    /// The expected page, as text.
     pub expected: String,
-    /// The rows that are lost with it; `None`: none, or those of all tables if it is the meta page.
+    /// The rows that are lost with it. `None`: no rows, or those of all tables if it is the meta
+    /// page.
     pub lost: Option<Keys>,
 }
 
-/// What a tree is made of.
+/// The pages and rows of a tree.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Checked {
     /// Leaves.
@@ -56,19 +58,19 @@ pub struct Checked {
     pub free: u64,
     /// Rows.
     pub rows: u64,
-    /// What is wrong.
+    /// The faults.
     pub faults: Vec<Fault>,
 }
 
 /// A page that something leads to.
 pub(crate) struct Expected {
     pub pid: Pid,
-    /// `None` of a root.
+    /// Its level. `None`: it is a root.
     level: Option<u8>,
     pub keys: Keys,
 }
 
-/// What has been seen of a tree.
+/// The part of a tree that has been seen.
 struct Check<'t> {
     tree: &'t Tree,
     eosl: Gsn,
@@ -78,11 +80,12 @@ struct Check<'t> {
     found: Checked,
 }
 
-/// Reads all pages of a tree whose tables [were found](Tree::find_tables), with nobody else at work on it. `eosl` is the end of the stable log, up to which
-/// pages may be written to make room.
+/// Reads all pages of a tree whose tables [were found](Tree::find_tables), while no other thread works on it. `eosl` is
+/// the end of the stable log, up to which pages may be written to make room.
 ///
 /// # Errors
-/// The disk's; [`Usage`](Error::Usage) if the pages in memory wait for the log. A damaged page is no error but a [`Fault`].
+/// The disk's; [`Usage`](Error::Usage) if the pages in memory wait for the log. A damaged page is no error but a
+/// [`Fault`].
 pub fn check(tree: &Tree, eosl: Gsn) -> Result<Checked> {
     let roots = tree.roots.read();
     let next = roots.next;
@@ -122,7 +125,8 @@ impl Check<'_> {
         });
     }
 
-    /// Whether a page may be reached from here. Nothing leads to one twice.
+    /// Marks a page as reached. Returns whether it may be reached from here: no page is reached
+    /// twice.
     fn reach(&mut self, pid: Pid) -> bool {
         let seen = self.reached.get_mut(to_usize(u64::from(pid.0)));
         seen.is_some_and(|seen| !std::mem::replace(seen, true))
@@ -172,7 +176,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Follows the row of free pages.
+    /// Follows the list of free pages.
     fn free(&mut self, first: Option<Pid>) -> Result<()> {
         let mut at = first;
         while let Some(pid) = at {
@@ -203,7 +207,8 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Pages that nothing leads to. Behind a damaged page there are some, and they are no news.
+    /// Reports pages that nothing leads to. A damaged page hides such pages, so they are not
+    /// reported behind one.
     fn unreached(&mut self) {
         if !self.found.faults.is_empty() {
             return;
@@ -224,7 +229,7 @@ impl Check<'_> {
     }
 }
 
-/// Pins a page. What it should have been, if it is damaged.
+/// Pins a page. Returns the expected page, as text, if it is damaged.
 fn pin(tree: &Tree, eosl: Gsn, pid: Pid) -> Result<std::result::Result<Pinned<'_>, String>> {
     let pool = tree.pool();
     let call = || Ok(pool.pin(pid)?.map_or(Answer::NoFrame, Answer::Done));
@@ -238,7 +243,7 @@ fn pin(tree: &Tree, eosl: Gsn, pid: Pid) -> Result<std::result::Result<Pinned<'_
     }
 }
 
-/// How a page is not what leads to it says, if so.
+/// Returns the expected property that the page lacks, as text. `None`: the page is as expected.
 fn differs(node: Node<'_>, expected: &Expected) -> Option<String> {
     let Keys { table, low, high } = &expected.keys;
     let is_node = matches!(node.kind(), Kind::Inner | Kind::Leaf);
@@ -254,7 +259,7 @@ fn differs(node: Node<'_>, expected: &Expected) -> Option<String> {
     None
 }
 
-/// The pages that an inner page leads to.
+/// Returns the pages that an inner page leads to.
 pub(crate) fn children(node: Node<'_>) -> Vec<Expected> {
     assert!(
         node.kind() == Kind::Inner && node.level() > 0,

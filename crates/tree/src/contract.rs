@@ -1,5 +1,5 @@
-//! What passes between the tree and its callers, a transaction component that knows keys and no pages: the paper's contract of TC
-//! and DC. The tree asks for one thing, that something be appended to the log, and it asks under a leaf's latch.
+//! The contract between the tree and its callers, a transaction component that knows keys and no pages: the paper's
+//! contract of TC and DC. The tree asks its caller only to append records to the log, and it asks under a leaf's latch.
 
 use crate::pool::Progress;
 use perdura_base::{Gsn, Pid, Result, TableId};
@@ -16,12 +16,12 @@ pub struct Operation<'a> {
     pub before: Option<&'a [u8]>,
     /// The row now, if there is one.
     pub after: Option<&'a [u8]>,
-    /// The page that it was in. A hint for redo by page; logical redo does not look at it.
+    /// The page that it was in. A hint for redo by page; logical redo ignores it.
     pub pid: Pid,
 }
 
-/// The log for the tree's own records. What is appended gets the next number, while the monitor's mutex is held, so that numbers
-/// and notes have one order.
+/// The log for the tree's own records. A record gets the next number while the monitor's mutex is held, so numbers and
+/// notes have one order.
 pub trait Records {
     /// Appends a record of the tree.
     fn record(&self, record: &TreeRecord) -> Gsn;
@@ -33,18 +33,19 @@ pub trait Log: Records {
     fn operation(&self, operation: &Operation<'_>) -> Gsn;
 }
 
-/// What a call of the tree has come to.
+/// The result of a call of the tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use = "the pool may have had no room"]
 pub enum Answer<T> {
-    /// Its end.
+    /// The call has ended, with this value.
     Done(T),
-    /// All pages in memory are pinned or dirty: nothing has happened, and
+    /// All pages in memory are pinned or dirty. Nothing has happened, and
     /// [`write_step`](crate::pool::Pool::write_step) has to make room.
     NoFrame,
 }
 
-/// Repeats a call until its pages find frames, with steps of the writer in between. `None`: no dirty page may be written.
+/// Repeats a call until its pages find frames, with steps of the writer in between. `None`: no dirty page may be
+/// written.
 ///
 /// # Errors
 /// Those of the call and of the step.
@@ -66,7 +67,7 @@ pub fn insist<T>(
     }
 }
 
-/// Goes on with what an [`Answer`] is done with, or hands [`Answer::NoFrame`] on.
+/// Continues with the value of an [`Answer::Done`], or returns [`Answer::NoFrame`].
 macro_rules! done {
     ($answer:expr) => {
         match $answer {

@@ -1,9 +1,10 @@
-//! The dirty page table of a restart: which pages may lack operations on disk, and from which number on.
+//! The dirty page table of a restart: the pages that may lack operations on disk, and the number from which on they
+//! may.
 
 use crate::monitor::PidMap;
 use perdura_base::{Gsn, Pid};
 
-/// What is known of a page that may have been dirty.
+/// The facts about a page that may have been dirty.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Entry {
     /// No operation below it is missing on disk.
@@ -13,7 +14,7 @@ pub(crate) struct Entry {
     pub(crate) last_note: u64,
 }
 
-/// Why an operation need not be redone, before its page is read.
+/// The reason why an operation need not be redone, known before its page is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Skip {
     /// Its page was not dirty.
@@ -26,14 +27,14 @@ pub enum Skip {
 #[derive(Debug, Clone, Default)]
 pub struct DirtyPages {
     pub(crate) entries: PidMap<Entry>,
-    /// The table knows of each operation up to this one; the tail behind it is judged by its pages.
+    /// The last operation that the table knows. The tail behind it is judged by its pages.
     pub(crate) knows: Gsn,
     pub(crate) prefetch: Vec<Pid>,
 }
 
 impl DirtyPages {
-    /// The redo test that needs no page: why an operation need not be redone, if the table knows (Algorithm 5, lines 5 to 8;
-    /// Algorithm 1).
+    /// Makes the redo test that needs no page: returns the reason why an operation need not be redone (Algorithm 5,
+    /// lines 5 to 8; Algorithm 1). `None`: the table does not know of one.
     #[must_use]
     pub fn skips(&self, pid: Pid, gsn: Gsn) -> Option<Skip> {
         if gsn > self.knows {
@@ -46,32 +47,32 @@ impl DirtyPages {
         }
     }
 
-    /// How many pages it has.
+    /// Returns the number of its pages.
     #[must_use]
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether it has none.
+    /// Returns whether it has no pages.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// The operations up to this one are judged by the table.
+    /// Returns the last operation that is judged by the table.
     #[must_use]
     pub fn knows(&self) -> Gsn {
         self.knows
     }
 
-    /// The pages in about the order in which a redo needs them (PF-list, appendix A.2). A page may be here that is not in
-    /// the table any more, or more than once.
+    /// Returns the pages in about the order in which a redo needs them (PF-list, appendix A.2). The list may have a
+    /// page that is no longer in the table, or have it more than once.
     #[must_use]
     pub fn prefetch(&self) -> &[Pid] {
         &self.prefetch
     }
 
-    /// The pages of the table in the order of their rLSNs.
+    /// Returns the pages of the table in the order of their rLSNs.
     #[must_use]
     pub fn by_r_lsn(&self) -> Vec<Pid> {
         let entries = self.entries.iter();
@@ -80,7 +81,7 @@ impl DirtyPages {
         pages.into_iter().map(|(_, pid)| pid).collect()
     }
 
-    /// A page that was read has this number: nothing up to it is missing.
+    /// Notes that a page that was read has this number: nothing up to it is missing.
     pub fn raise(&mut self, pid: Pid, plsn: Gsn) {
         if let Some(entry) = self.entries.get_mut(&pid) {
             entry.r_lsn = entry.r_lsn.max(Gsn(plsn.0 + 1));

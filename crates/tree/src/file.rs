@@ -1,7 +1,7 @@
 //! The tree's file: reading pages, and writing them so that no tear can take one (docs/formats/tree-double.md).
 //!
-//! A [`Batch`] is written in steps of one I/O each. A failed write or sync stops the file for good: what is on disk is not
-//! known then, and a restart finds out.
+//! A [`Batch`] is written in steps of one I/O each. A failed write or sync stops the file for good: the contents of the
+//! disk are then unknown, and a restart finds them out.
 
 mod whose;
 
@@ -26,7 +26,7 @@ pub const DOUBLE: &str = "double";
 /// The most adjacent pages that one I/O reads (appendix A of the paper).
 pub const RUN_PAGES_MAX: usize = 8;
 
-/// What a tree's file is.
+/// The shape of a tree's file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shape {
     /// Bytes of a page.
@@ -40,7 +40,7 @@ pub struct PageFile {
     shape: Shape,
     pages: Arc<dyn File>,
     double: Arc<dyn File>,
-    /// Why nothing more is written.
+    /// The reason why nothing more is written. `None`: writes are allowed.
     stopped: Mutex<Option<String>>,
     /// The highest number in any page that was written.
     newest: AtomicU64,
@@ -52,7 +52,7 @@ impl std::fmt::Debug for PageFile {
     }
 }
 
-/// What a restart did to the newest batch.
+/// The repair of the newest batch by a restart.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Repaired {
     /// Pages that were damaged and are whole again.
@@ -84,7 +84,7 @@ impl PageFile {
         Ok(file)
     }
 
-    /// Opens the files of a tree. [`repair`](Self::repair) comes next.
+    /// Opens the files of a tree. The caller then calls [`repair`](Self::repair).
     ///
     /// # Errors
     /// The disk's; `Usage` for a size that no page has, and for direct access to pages that are not whole sectors.
@@ -105,19 +105,19 @@ impl PageFile {
         })
     }
 
-    /// Bytes of a page.
+    /// Returns the size of a page, bytes.
     #[must_use]
     pub fn page_bytes(&self) -> usize {
         self.shape.page_bytes
     }
 
-    /// Whether its I/O goes around the system's cache.
+    /// Returns whether its I/O goes around the system's cache.
     #[must_use]
     pub fn is_direct(&self) -> bool {
         self.pages.is_direct() && self.double.is_direct()
     }
 
-    /// A page's worth of zeros, to be read into.
+    /// Returns a page of zeros, as a buffer for a read.
     #[must_use]
     pub fn buffer(&self) -> AlignedBuf {
         AlignedBuf::zeroed(self.shape.page_bytes)
@@ -127,7 +127,7 @@ impl PageFile {
         u64::from(pid.0) * to_u64(self.shape.page_bytes)
     }
 
-    /// Makes room for so many pages. A full disk is an error after which everything goes on as before.
+    /// Makes room for `pages` pages. After the error of a full disk, work continues as before.
     ///
     /// # Errors
     /// The disk's.
@@ -149,8 +149,8 @@ impl PageFile {
         self.check(pid, buffer)
     }
 
-    /// Reads adjacent pages in one I/O, as many as the buffer has room for. Which of them are what belongs there: one that is not is
-    /// the error of whoever [`read`](Self::read)s it.
+    /// Reads adjacent pages in one I/O, as many as the buffer has room for. Returns, for each page, whether it is the
+    /// page that belongs there. If it is not, [`read`](Self::read) of it is an error.
     ///
     /// # Errors
     /// The disk's.
@@ -177,7 +177,7 @@ impl PageFile {
             .map_err(|malformed| self.damaged(pid, malformed.at, malformed.expected))
     }
 
-    /// A page is not what it must be, from that byte of it on.
+    /// Returns the error for a page that is not what it must be, from byte `at` of it on.
     pub(crate) fn damaged(&self, pid: Pid, at: usize, expected: &str) -> Error {
         Error::corrupt(
             self.pages.path(),
@@ -191,7 +191,7 @@ impl PageFile {
     /// Begins to write a batch. Pages ascend, are sealed, and the file has room for them.
     ///
     /// # Panics
-    /// If a page is not sealed or not of this file, or there is none, or there are more than [`PAGES_MAX`].
+    /// If a page is not sealed or not of this file, or if `pages` is empty or longer than [`PAGES_MAX`].
     #[must_use = "nothing is written yet"]
     pub fn begin(&self, pages: &[(Pid, &[u8])]) -> Batch {
         let size = self.shape.page_bytes;
@@ -223,7 +223,7 @@ impl PageFile {
         Batch { pids, bytes, next }
     }
 
-    /// Takes one step of a batch: one I/O. Whether the batch is durable.
+    /// Takes one step of a batch: one I/O. Returns whether the batch is durable.
     ///
     /// # Errors
     /// The disk's, and from then on always `Stopped`.
@@ -273,7 +273,7 @@ impl PageFile {
         Ok(batch.next == Step::Done)
     }
 
-    /// Lays out pages side by side that nothing leads to yet, so that no tear can hurt.
+    /// Writes pages side by side that no other page leads to yet, so that no tear can hurt.
     ///
     /// # Errors
     /// The disk's.
@@ -306,8 +306,8 @@ impl PageFile {
     /// Makes the newest batch whole and durable, after a crash and before a page is read.
     ///
     /// # Errors
-    /// The disk's; corruption, if one of the two files is of another database, or the double-write file is of a newer build. A page that stays damaged is
-    /// no error here: reading it is.
+    /// The disk's; corruption, if one of the two files is of another database, or the double-write file is of a newer
+    /// build. A page that stays damaged is no error here: reading it is.
     pub fn repair(&self) -> Result<Repaired> {
         let mut repaired = Repaired::default();
         let head = self.batch_head()?;
@@ -339,7 +339,7 @@ impl PageFile {
         Ok(repaired)
     }
 
-    /// Reads a copy of the newest batch. Whether it counts.
+    /// Reads a copy of the newest batch. Returns whether it counts.
     fn read_copy(&self, at: usize, pid: Pid, crc: u32, copy: &mut [u8]) -> Result<bool> {
         let size = self.shape.page_bytes;
         let got = self.double.read_at(to_u64(HEAD_BYTES + at * size), copy)?;
@@ -347,10 +347,10 @@ impl PageFile {
         Ok(got == size && checksum(copy) == crc && is_page)
     }
 
-    /// The pages that [`repair`](Self::repair) has copies of.
+    /// Returns the pages that [`repair`](Self::repair) has copies of.
     ///
     /// # Errors
-    /// As there.
+    /// As [`repair`](Self::repair).
     pub(crate) fn restorable(&self) -> Result<BTreeSet<Pid>> {
         let mut restorable = BTreeSet::new();
         let mut copy = self.buffer();
@@ -365,13 +365,14 @@ impl PageFile {
         Ok(restorable)
     }
 
-    /// Whether the page in its place is whole.
+    /// Returns whether the page in its place is whole.
     fn is_whole(&self, pid: Pid, page: &mut [u8]) -> Result<bool> {
         let got = self.pages.read_at(self.offset(pid), page)?;
         Ok(got == page.len() && Node::open(page, pid, self.shape.database).is_ok())
     }
 
-    /// The highest number in any page that was written, as far as the double-write file tells: the log reached it.
+    /// Returns the highest number in any page that was written, as far as the double-write file shows it: the log
+    /// reached it.
     ///
     /// # Errors
     /// The disk's.
@@ -418,12 +419,12 @@ fn check_size(page_bytes: usize) -> Result<()> {
     )))
 }
 
-/// The checksum that a page begins with.
+/// Returns the checksum that a page begins with.
 fn checksum(page: &[u8]) -> u32 {
     u32::from_le_bytes(*page.first_chunk().expect("a page has a header"))
 }
 
-/// What comes next.
+/// The next step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Step {
     Double,
@@ -444,7 +445,7 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// The pages from `from` on that lie side by side: one write.
+    /// Returns the pages from `from` on that lie side by side: one write.
     fn run(&self, from: usize) -> Range<usize> {
         let rest = &self.pids[from..];
         let side_by_side = rest
@@ -454,7 +455,7 @@ impl Batch {
         from..from + side_by_side + 1
     }
 
-    /// Its pages.
+    /// Returns its pages.
     #[must_use]
     pub fn pids(&self) -> &[Pid] {
         &self.pids

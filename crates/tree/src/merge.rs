@@ -1,4 +1,4 @@
-//! The merge of a sparse leaf with a neighbour, and of what leads to it.
+//! The merge of a sparse leaf with a neighbour, and of the pages that lead to it.
 
 use crate::contract::{Answer, Records, done};
 use crate::structure::Plan;
@@ -10,13 +10,13 @@ use perdura_page::tree_page::{Node, NodeMut};
 struct Neighbours {
     left: (Pid, Vec<u8>),
     right: (Pid, Vec<u8>),
-    /// The key under which the parent has the right one.
+    /// The key under which the parent has the right page.
     key: Vec<u8>,
 }
 
 impl Tree {
-    /// Merges the leaf of a key with a neighbour if both lie well in one page, and so on upwards. Whether it did. The right one of the
-    /// two becomes free.
+    /// Merges the leaf of a key with a neighbour if both fit well into one page, and so on upwards. The right one of
+    /// the two becomes free. Returns whether it merged.
     ///
     /// # Errors
     /// `Usage` if there is no such table; as [`Pool::pin`](crate::pool::Pool::pin).
@@ -57,7 +57,7 @@ impl Tree {
             dropped = Some((*parent, key));
             let parent = (*parent, Node::over(parent_bytes).len());
             if copies.len() == 1 && parent.1 == 1 {
-                // The root leads to one page: that is the root now.
+                // The root leads to one page, which is the root now.
                 self.free_page(&mut plan, parent.0);
                 plan.root(table, left);
                 dropped = None;
@@ -73,7 +73,7 @@ impl Tree {
         Ok(Answer::Done(true))
     }
 
-    /// A page and one beside it under the same parent, if they lie well in one page.
+    /// Returns a page and one beside it under the same parent, if they fit well into one page.
     fn neighbours(
         &self,
         pid: Pid,

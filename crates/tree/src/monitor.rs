@@ -1,22 +1,22 @@
-//! What the tree notes while its pages become dirty and are written, from which a restart learns what it need not read
-//! (section 4.1 of the paper: the Δ-log record; section 3.3: the BW-log record).
+//! The notes that the tree makes while its pages become dirty and are written. A restart learns from them which pages
+//! it need not read (section 4.1 of the paper: the Δ-log record; section 3.3: the BW-log record).
 //!
-//! One mutex guards a monitor together with the counter of numbers. What its callers must do:
-//! 1. An operation takes its number, is appended to the log and is noted without leaving the mutex, under its leaf's latch.
-//!    Then the order of the notes is that of the numbers, and what is stable is noted.
-//! 2. A page is copied for a write under its latch when [`may_write`](Monitor::may_write), and
-//!    [`note_written`](Monitor::note_written) is told of it when it is durable.
-//! 3. EOSL is read before the mutex is taken, or while it is held. Read later, it would cover operations that the record
-//!    that is cut does not note.
+//! One mutex guards a monitor together with the counter of numbers. Its callers keep these rules:
+//! 1. An operation takes its number, is appended to the log and is noted without leaving the mutex, under its leaf's
+//!    latch. Then the order of the notes is that of the numbers, and every stable operation is noted.
+//! 2. A page is copied for a write under its latch if [`may_write`](Monitor::may_write) allows it,
+//!    and is reported to [`note_written`](Monitor::note_written) when it is durable.
+//! 3. EOSL is read before the mutex is taken, or while it is held. Read later, it would cover operations that the cut
+//!    record does not note.
 //! 4. A Δ and its BW are appended to the log without leaving the mutex in which they were cut, Δ first.
 //!
 //! # Deviations
-//! The paper notes a written page when its I/O completes, and relies on the page being latched until then. Here pages are
-//! copied and written without a latch, so a page that has changed since it was copied is not noted as written.
+//! The paper notes a written page when its I/O completes, and relies on the page being latched until then. Here pages
+//! are copied and written without a latch, so a page that has changed since it was copied is not noted as written.
 //!
-//! ARIES takes the dirty pages of a checkpoint at its begin, so its redo begins before that. Here they are taken at the end,
-//! when each page that was dirty at the begin has been written: none lacks an update from below the redo start, and no
-//! method reads the log before it.
+//! ARIES takes the dirty pages of a checkpoint at its begin, so its redo begins before that. Here they are taken at the
+//! end, when each page that was dirty at the begin has been written. No page then lacks an update from below the redo
+//! start, and no method reads the log before it.
 
 use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
@@ -58,26 +58,28 @@ pub struct Dirty {
     pub r_lsn: Gsn,
     /// The highest number of its updates.
     pub last: Gsn,
-    /// The number of its last note: what tells whether it has changed since it was copied. Numbers of updates do not tell
-    /// that in a restart, which redoes changes of structure first and then older operations.
+    /// The number of its last note, which shows whether it has changed since it was copied. Numbers of updates do not
+    /// show that in a restart, which redoes changes of structure first and then older operations.
     note: u64,
-    /// The redo start at which it was dirty, if the checkpoint that began there is under way and has to write it. By number: a
-    /// copy that was made for a checkpoint which was given up pays for none.
+    /// The redo start at which it was dirty, if the checkpoint that began there is under way and has to write it. It is
+    /// a number because a copy that was made for a cancelled checkpoint does not count for another one. `None`: no
+    /// checkpoint has to write it.
     owed: Option<Gsn>,
 }
 
-/// What a monitor's notes are for.
+/// The records that a monitor's notes are for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tells {
     /// Δ records, and BW records beside them.
     Deltas,
-    /// The same, and a Δ has the number of each update (appendix D.1 of the paper).
+    /// Δ records that have the number of each update (appendix D.1 of the paper), and BW records
+    /// beside them.
     DeltasWithNumbers,
     /// BW records alone: restarts find pages by the operations' hints.
     Writes,
 }
 
-/// When a Δ is due.
+/// The numbers of notes at which a Δ is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Notes of dirtied pages.
@@ -95,7 +97,7 @@ impl Default for Limits {
     }
 }
 
-/// What was true when the first write of an interval was noted.
+/// The state when the first write of an interval was noted.
 #[derive(Debug, Clone, Copy)]
 struct FirstWrite {
     fw_lsn: Gsn,
@@ -107,7 +109,7 @@ struct FirstWrite {
 pub struct Monitor {
     limits: Limits,
     pages: PidMap<Dirty>,
-    /// The same by how long they have been dirty.
+    /// The dirty pages by age, the page that has been dirty for longest first.
     by_age: BTreeSet<(Gsn, Pid)>,
     /// Pages that the checkpoint under way still has to write.
     owed: usize,
@@ -127,7 +129,8 @@ pub struct Monitor {
 }
 
 impl Monitor {
-    /// A monitor for a restart, which begins with pages that are all clean, and whose next note has that number.
+    /// Makes a monitor for a restart. The restart begins with pages that are all clean, and the next note has the
+    /// number `first_note`.
     #[must_use]
     pub fn new(limits: Limits, first_note: u64, tells: Tells) -> Self {
         Monitor {
@@ -147,31 +150,31 @@ impl Monitor {
         }
     }
 
-    /// All operations of the lives before are redone, and the log goes on.
+    /// Ends the restart: all operations of earlier lives are redone, and the log continues.
     pub fn end_restart(&mut self) {
         assert!(self.restarting, "a restart ends once");
         self.restarting = false;
     }
 
-    /// What its notes are for.
+    /// Returns the records that its notes are for.
     #[must_use]
     pub fn tells(&self) -> Tells {
         self.tells
     }
 
-    /// The page, if it is dirty.
+    /// Returns the page, if it is dirty.
     #[must_use]
     pub fn dirty(&self, pid: Pid) -> Option<Dirty> {
         self.pages.get(&pid).copied()
     }
 
-    /// All dirty pages, in no order.
+    /// Returns all dirty pages, in no order.
     pub fn dirty_pages(&self) -> impl Iterator<Item = (Pid, Dirty)> {
         self.pages.iter().map(|(pid, dirty)| (*pid, *dirty))
     }
 
-    /// An update of a page has this number. A restart notes what it redoes, too: the next restart finds the page in
-    /// no other Δ if the operation lies behind the last one of the life before.
+    /// Notes that an update of a page has this number. A restart also notes the operations that it redoes. If such an
+    /// operation lies behind the last Δ of the life before, the next restart finds the page in no other Δ.
     pub fn note(&mut self, pid: Pid, gsn: Gsn) {
         assert!(gsn > Gsn(0), "an update of page {pid} has a number");
         if let Some(lsns) = &mut self.lsns {
@@ -204,29 +207,31 @@ impl Monitor {
         }
     }
 
-    /// How many pages are dirty.
+    /// Returns the number of dirty pages.
     #[must_use]
     pub fn dirty_count(&self) -> usize {
         self.pages.len()
     }
 
-    /// The dirty pages that may be written, those first that have been dirty for longest.
+    /// Returns the dirty pages that may be written, those first that have been dirty for longest.
     pub fn writable(&self, eosl: Gsn) -> impl Iterator<Item = Pid> {
         let pages = self.by_age.iter().map(|(_, pid)| *pid);
         pages.filter(move |pid| self.may_write(*pid, eosl))
     }
 
-    /// Whether a page may be written as it is: all that changed it is stable.
+    /// Returns whether a page may be written in its present state: all operations that changed it
+    /// are stable.
     #[must_use]
     pub fn may_write(&self, pid: Pid, eosl: Gsn) -> bool {
         let stable = |dirty: &Dirty| dirty.last <= eosl || armed(Flaw::PageBeyondStableLog);
         self.pages.get(&pid).is_some_and(stable)
     }
 
-    /// A page is durable as it was copied. `copied`: what [`dirty`](Self::dirty) said of it then.
+    /// Notes that a page is durable as it was copied. `copied` is the result of
+    /// [`dirty`](Self::dirty) at that moment.
     ///
-    /// A restart writes pages that it has not finished with: operations follow whose numbers are below EOSL. So it does not
-    /// say that it has written them, and the next restart reads some for nothing.
+    /// A restart writes pages that it has not finished with: operations follow whose numbers are below EOSL. So it does
+    /// not record that it has written them, and the next restart reads some of them for nothing.
     pub fn note_written(&mut self, pid: Pid, copied: Dirty, eosl: Gsn) {
         let found = self.pages.get_mut(&pid);
         let dirty = found.unwrap_or_else(|| panic!("page {pid} was written twice at a time"));
@@ -235,7 +240,7 @@ impl Monitor {
         if let Some(rssp) = dirty.owed
             && (copied.owed == dirty.owed || !has_changed)
         {
-            // It was copied behind the redo start, or as it was there: nothing that is older is missing.
+            // It was copied behind the redo start, or has not changed since: no older update is missing.
             dirty.owed = None;
             self.owed -= 1;
             self.by_age.remove(&(dirty.r_lsn, pid));
@@ -259,7 +264,7 @@ impl Monitor {
         self.written.push(pid);
     }
 
-    /// Whether a Δ should be cut now.
+    /// Returns whether a Δ should be cut now.
     #[must_use]
     pub fn is_due(&self) -> bool {
         let is_full =
@@ -267,7 +272,7 @@ impl Monitor {
         is_full && !self.restarting
     }
 
-    /// Cuts the notes: a Δ, and a BW if pages were written. Nothing if there is nothing to tell.
+    /// Cuts the notes: a Δ, and a BW if pages were written. `None`: there are no notes.
     #[must_use = "what it tells is noted nowhere else"]
     pub fn cut(&mut self, eosl: Gsn) -> Option<(Delta, Option<Writes>)> {
         assert!(!self.restarting, "a restart is not through with its pages");
@@ -300,8 +305,8 @@ impl Monitor {
         Some((delta, writes))
     }
 
-    /// A checkpoint begins: `mark` appends the redo start and returns its number. Without leaving the mutex, so that each
-    /// operation below that number has made its page one that the checkpoint has to write.
+    /// Begins a checkpoint: `mark` appends the redo start and returns its number. The caller does not leave the mutex,
+    /// so the checkpoint has to write the page of each operation below that number.
     pub fn begin_checkpoint(&mut self, mark: impl FnOnce() -> Gsn) -> Gsn {
         assert!(self.rssp.is_none() && !self.restarting && self.owed == 0);
         let rssp = mark();
@@ -314,7 +319,7 @@ impl Monitor {
         rssp
     }
 
-    /// The redo start itself changes a page, without leaving the mutex: the checkpoint writes that, too.
+    /// Makes the checkpoint write a page that the redo start itself changes. The caller has not left the mutex since.
     pub fn owe(&mut self, pid: Pid) {
         let rssp = self.rssp.expect("a checkpoint has begun");
         self.note(pid, rssp);
@@ -325,7 +330,7 @@ impl Monitor {
         }
     }
 
-    /// The checkpoint under way is given up: its redo start stays without an end.
+    /// Gives up the checkpoint under way: its redo start stays without an end.
     pub fn cancel_checkpoint(&mut self) {
         self.rssp = None;
         self.owed = 0;
@@ -334,19 +339,19 @@ impl Monitor {
         }
     }
 
-    /// Whether a checkpoint is under way.
+    /// Returns whether a checkpoint is under way.
     #[must_use]
     pub fn is_in_checkpoint(&self) -> bool {
         self.rssp.is_some()
     }
 
-    /// The pages that the checkpoint has to write yet, in no order.
+    /// Returns the pages that the checkpoint still has to write, in no order.
     pub fn owed(&self) -> impl Iterator<Item = Pid> {
         let owed = self.pages.iter().filter(|(_, dirty)| dirty.owed.is_some());
         owed.map(|(pid, _)| *pid)
     }
 
-    /// The checkpoint ends, if all that was changed below its redo start is durable: what its end has to say.
+    /// Ends the checkpoint and returns its end record. `None`: changes from below its redo start are not yet durable.
     pub fn end_checkpoint(&mut self) -> Option<EndCheckpoint> {
         let rssp = self.rssp.filter(|_| self.owed == 0)?;
         self.rssp = None;

@@ -3,13 +3,14 @@
 //! ```text
 //! pin ──► in memory ──latch, note──► dirty ──write_step: copied, written, synced──► clean ──clock──► evicted
 //! ```
-//! A page stays in memory while it is pinned or dirty. No I/O happens under a latch or a mutex: a page that is being read is in
-//! the way of those alone that want it, and the writer copies pages before it writes them. The pool has no thread: its callers
-//! take the steps. What is read before anybody asks for it is in [`read_ahead`](crate::read_ahead).
+//! A page stays in memory while it is pinned or dirty. No I/O happens under a latch or a mutex. A page that is being
+//! read delays only the threads that want it, and the writer copies pages before it writes them. The pool has no
+//! thread: its callers take the steps. [`read_ahead`](crate::read_ahead) reads pages before a caller asks for them.
 //!
 //! # Order of locks
-//! A page's latch; then the frames' mutex; then the monitor's. A page becomes dirty under its exclusive latch and while it is
-//! pinned, so a clean page that nobody has pinned stays clean as long as the frames' mutex is held: that is when it may go.
+//! A page's latch; then the frames' mutex; then the monitor's. A page becomes dirty under its exclusive latch and while
+//! it is pinned. So a clean page without a pin stays clean as long as the frames' mutex is held: only then may it be
+//! evicted.
 
 pub(crate) mod ahead;
 
@@ -22,18 +23,19 @@ use perdura_device::AlignedBuf;
 use perdura_page::tree_double::PAGES_MAX;
 use perdura_page::tree_page::{Kind, Node, NodeMut};
 
-/// What is in a frame.
+/// The contents of a frame.
 #[derive(Debug, Clone, Copy, Default)]
 struct Slot {
     page: Option<Pid>,
     pins: u32,
-    /// It was used since the clock's hand passed.
+    /// True if it was used since the clock's hand passed.
     was_used: bool,
-    /// It leads to other pages.
+    /// True if it leads to other pages.
     is_index: bool,
-    /// It is being read.
+    /// True if it is being read.
     is_loading: bool,
-    /// It was read ahead, and nobody has pinned it since: the number of that read.
+    /// The number of the read that read it ahead. `None`: it was not read ahead, or was pinned
+    /// since.
     ahead: Option<u64>,
 }
 
@@ -46,7 +48,7 @@ struct Frames {
     window: Window,
 }
 
-/// What the pool has done.
+/// The work of the pool.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Leaves that were read.
@@ -61,33 +63,34 @@ pub struct Counts {
     pub ahead_pages: u64,
     /// The reads that read them.
     pub ahead_reads: u64,
-    /// Pins of leaves that had to wait for a read, their own or one under way.
+    /// Pins of leaves that had to wait for a read, either a new one or one under way.
     pub data_stalls: u64,
-    /// The same of pages that lead to others.
+    /// Pins of pages that lead to others, and that had to wait for a read.
     pub index_stalls: u64,
 }
 
-/// Frames of a pool for each page that the writer takes at a time. Were a batch a large part of what may be dirty, the dirty pages would be
-/// now many, now few: so a pool of 8,192 pages and more has whole batches, a smaller one shorter ones.
+/// Frames of a pool for each page that the writer takes at a time. If a batch were a large part of the pages that may
+/// be dirty, the number of dirty pages would vary widely. So a pool of 8,192 pages and more has whole batches, and a
+/// smaller one has shorter ones.
 const FRAMES_A_PAGE: usize = 64;
-/// The least that a batch may have: it costs two syncs.
+/// The fewest pages that a batch may have: it costs two syncs.
 const BATCH_MIN: usize = 16;
 
-/// A batch that is being written, and what was true of its pages when they were copied.
+/// A batch that is being written, and the state of its pages when they were copied.
 #[derive(Debug)]
 struct Writing {
     batch: Batch,
     copied: Vec<(Pid, Dirty)>,
 }
 
-/// What a step of the writer did.
+/// The result of a step of the writer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Progress {
     /// No dirty page may be written.
     Idle,
     /// More steps follow.
     Wrote,
-    /// Pages have become clean, or stay dirty because they have changed meanwhile.
+    /// Pages have become clean, or stay dirty because they have changed in the meantime.
     Cleaned,
 }
 
@@ -124,10 +127,10 @@ impl Counts {
 }
 
 impl Pool {
-    /// A pool of so many pages over a file.
+    /// Makes a pool of `pages` pages over a file.
     ///
     /// # Panics
-    /// If there is no page.
+    /// If `pages` is 0.
     #[must_use]
     pub fn new(file: PageFile, pages: usize, monitor: Monitor) -> Pool {
         assert!(pages > 0, "a pool has pages");
@@ -148,32 +151,32 @@ impl Pool {
         }
     }
 
-    /// The file of its pages.
+    /// Returns the file of its pages.
     #[must_use]
     pub fn file(&self) -> &PageFile {
         &self.file
     }
 
-    /// What is noted of its pages, under one mutex with the numbers.
+    /// Returns the notes on its pages, under one mutex with the numbers.
     #[must_use]
     pub fn monitor(&self) -> &Mutex<Monitor> {
         &self.monitor
     }
 
-    /// What it has done.
+    /// Returns the counts of its work.
     #[must_use]
     pub fn counts(&self) -> Counts {
         self.frames.lock().counts
     }
 
-    /// Pins a page, which is read if it is not in memory. Nothing: all frames are pinned or dirty, and
+    /// Pins a page, which is read if it is not in memory. `None`: all frames are pinned or dirty, and
     /// [`write_step`](Self::write_step) has to make room.
     ///
     /// # Errors
     /// As [`PageFile::read`].
     pub fn pin(&self, pid: Pid) -> Result<Option<Pinned<'_>>> {
         let mut frames = self.frames.lock();
-        // What is waited for, once it is.
+        // The reads that this pin waits for, if it waits.
         let mut waits: Option<Reads> = None;
         let at = loop {
             let reads = if let Some(at) = frames.places.get(&pid).copied() {
@@ -230,13 +233,13 @@ impl Pool {
         Pinned { pool: self, at }
     }
 
-    /// Pins a page that is not on disk yet, with these bytes. Nothing: as [`pin`](Self::pin).
+    /// Pins a page that is not on disk yet, with these bytes. `None`: as [`pin`](Self::pin).
     ///
     /// # Panics
-    /// If somebody has the page, or it is dirty.
+    /// If the page is pinned or dirty.
     pub fn adopt(&self, pid: Pid, bytes: &[u8]) -> Option<Pinned<'_>> {
         let mut frames = self.frames.lock();
-        // It may have been read ahead: what was there before the page was new.
+        // It may have been read ahead: the bytes from before the page was made.
         while let Some(at) = frames.places.get(&pid).copied() {
             let slot = frames.slots[at];
             if slot.is_loading {
@@ -263,7 +266,7 @@ impl Pool {
         Some(Pinned { pool: self, at })
     }
 
-    /// Takes back [`adopt`](Self::adopt), when nobody has the page any more and nothing was noted of it.
+    /// Undoes [`adopt`](Self::adopt), after the last pin is gone and if no change of the page was noted.
     pub fn forget(&self, pid: Pid) {
         let mut frames = self.frames.lock();
         let Some(at) = frames.places.remove(&pid) else {
@@ -277,12 +280,13 @@ impl Pool {
         frames.slots[at] = Slot::default();
     }
 
-    /// Gives a page a frame, pinned once: a free one, or that of a page that is evicted. `is_wanted`: if need be, that of a page
-    /// that leads to others or that was read ahead and not used.
+    /// Gives a page a frame, pinned once: a free one, or that of a page that is evicted. With `is_wanted`, it may also
+    /// evict a page that leads to others, or that was read ahead and not used.
     fn claim(&self, frames: &mut Frames, pid: Pid, is_wanted: bool) -> Option<usize> {
         let count = frames.slots.len();
         let monitor = self.monitor.lock();
-        // Once round for those that were not used since, once for those that were, and then the same for those that are spared.
+        // One round for pages that were not used since, one for pages that were, and then two such rounds for the pages
+        // that are spared at first.
         let rounds = if is_wanted { 4 } else { 2 };
         let found = (0..rounds * count).find_map(|step| {
             let at = frames.hand;
@@ -374,7 +378,7 @@ impl Pool {
             };
             let page = pinned.read();
             let monitor = self.monitor.lock();
-            // It may have changed since it was chosen. Under its latch nobody changes it now.
+            // It may have changed since it was chosen. Under its latch no thread changes it now.
             let dirty = monitor.dirty(pid).filter(|_| monitor.may_write(pid, eosl));
             drop(monitor);
             if let Some(dirty) = dirty {
@@ -448,13 +452,13 @@ pub struct Reading<'p> {
 }
 
 impl Reading<'_> {
-    /// The page.
+    /// Returns the page.
     #[must_use]
     pub fn node(&self) -> Node<'_> {
         Node::over(&self.bytes)
     }
 
-    /// Its bytes.
+    /// Returns its bytes.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
@@ -468,7 +472,7 @@ pub struct Changing<'p> {
 }
 
 impl Changing<'_> {
-    /// The page.
+    /// Returns the page.
     pub fn node(&mut self) -> NodeMut<'_> {
         NodeMut::over(&mut self.bytes)
     }

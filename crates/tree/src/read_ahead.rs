@@ -3,24 +3,26 @@
 //! ```text
 //! list, or offers ──► queue ──step: a page, and those of the queue beside it, one I/O──► window ──pin──► used
 //! ```
-//! [`ReadAhead`] reads the pages that a list names or that its user offers in about the order in which they will be wanted;
-//! [`IndexPreload`] all pages that lead to others, level by level. Neither has a thread: many may take steps at once, each of one
-//! I/O, or [`work`](ReadAhead::work) until there is nothing more to do. The simulator takes steps from one.
+//! [`ReadAhead`] reads the pages that a list names or that its user offers, in about the order in which they will be
+//! wanted. [`IndexPreload`] reads all pages that lead to others, level by level. Neither has a thread. Many threads may
+//! take steps at once, each of one I/O, or [`work`](ReadAhead::work) until there is nothing more to do. The simulator
+//! takes steps from one thread.
 //!
 //! # Invariants
-//! * Pages that were read ahead and not used yet have a quarter of the pool's frames at most, and lose them to no other page that is
-//!   read ahead. If redo has to read pages itself while the window is full, what is in the window was not wanted: each such read
-//!   lets the oldest page go.
-//! * A pin that needs a page which is on its way waits for as many reads as are under way: once, where it would otherwise wait for each
-//!   of their pages (section 5.3 of the paper: some stalls are longer).
-//! * A read that fails is no error here: the page is left to whoever pins it.
+//! * Pages that were read ahead and not used yet have a quarter of the pool's frames at most, and lose them to no other
+//!   page that is read ahead. If redo has to read pages itself while the window is full, the pages in the window were
+//!   not wanted. Each such read makes the oldest page leave the window.
+//! * A pin that needs a page which is being read waits for all reads that are under way. It waits once, where it would
+//!   otherwise wait for each of their pages (section 5.3 of the paper: some stalls are longer).
+//! * A read that fails is no error here: the page is left to a later pin.
 //!
 //! # Source
-//! D. Lomet, K. Tzoumas, M. Zwilling, "Implementing Performance Competitive Logical Recovery", section 4.4 and appendix A.
+//! D. Lomet, K. Tzoumas, M. Zwilling, "Implementing Performance Competitive Logical Recovery", section 4.4 and appendix
+//! A.
 //!
 //! # Deviations
-//! PF-list may name a page more than once: it was dirty, written and dirtied again. Redo wants it at the last place where it is
-//! named, behind the update that made it dirty for good, and there alone it is read.
+//! PF-list may name a page more than once: it was dirty, written and dirtied again. Redo wants it at the last place
+//! where it is named, behind the update that left it dirty, and it is read only there.
 
 use crate::dirty_pages::DirtyPages;
 use crate::file::RUN_PAGES_MAX;
@@ -35,14 +37,14 @@ use perdura_page::tree_page::Kind;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What a step did.
+/// The result of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
-    /// It read.
+    /// It read pages.
     Read,
-    /// Nothing: no page is waiting, or there is no room for one now.
+    /// It did nothing: no page is waiting, or there is no room for one now.
     Later,
-    /// Nothing, and it never will.
+    /// It did nothing, and no later step will.
     Done,
 }
 
@@ -70,7 +72,8 @@ impl Buffers {
 }
 
 impl DirtyPages {
-    /// PF-list as it is to be read ahead: pages that are still in the table, each where it is named last.
+    /// Returns the pages of PF-list that are to be read ahead: those still in the table, each at the place where it is
+    /// named last.
     #[must_use]
     pub fn read_ahead(&self) -> Vec<Pid> {
         let mut named = PidMap::default();
@@ -85,7 +88,7 @@ impl DirtyPages {
     }
 }
 
-/// Where a page is on its way.
+/// The state of a page that was offered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Known {
     /// It is in the queue.
@@ -96,7 +99,7 @@ enum Known {
 
 #[derive(Debug)]
 struct Queue {
-    /// What is to come behind the queue.
+    /// The pages behind the queue.
     list: std::vec::IntoIter<Pid>,
     /// Pages in the order in which they were offered. Those that were read with others beside them are still here.
     waiting: VecDeque<Pid>,
@@ -109,7 +112,7 @@ struct Queue {
 }
 
 impl Queue {
-    /// Whether the page need not be offered again.
+    /// Offers a page. Returns whether it need not be offered again.
     fn offer(&mut self, pid: Pid) -> bool {
         if self.known.contains_key(&pid) {
             return true;
@@ -135,7 +138,7 @@ impl Queue {
         }
     }
 
-    /// The next run, with frames in the pool.
+    /// Returns the next run, with frames in the pool.
     fn next(&mut self, pool: &Pool) -> Result<Run, Step> {
         loop {
             self.fill();
@@ -184,7 +187,7 @@ pub struct ReadAhead<'p> {
 }
 
 impl<'p> ReadAhead<'p> {
-    /// Reads the pages of a list into a pool, and those that are [`offer`](Self::offer)ed behind it.
+    /// Makes a reader of the pages of a list into a pool, and of those that are [`offer`](Self::offer)ed behind it.
     #[must_use]
     pub fn new(pool: &'p Pool, list: Vec<Pid>) -> Self {
         let queue = Queue {
@@ -202,8 +205,8 @@ impl<'p> ReadAhead<'p> {
         }
     }
 
-    /// Offers a page that will be wanted. `false`: the queue is full, and the page has to be offered again later. A page that waits, or
-    /// was read recently, is not read again.
+    /// Offers a page that will be wanted. `false`: the queue is full, and the page has to be offered again later. A
+    /// page that waits, or was read recently, is not read again.
     #[must_use = "a full queue has not taken the page"]
     pub fn offer(&self, pid: Pid) -> bool {
         let took = self.queue.lock().offer(pid);
@@ -213,7 +216,7 @@ impl<'p> ReadAhead<'p> {
         took
     }
 
-    /// Takes a step: at most one I/O. Many threads may at once.
+    /// Takes a step: at most one I/O. Many threads may call it at once.
     pub fn step(&self) -> Step {
         if self.is_closed.load(Ordering::SeqCst) {
             return Step::Done;
@@ -235,7 +238,7 @@ impl<'p> ReadAhead<'p> {
         work(self.pool, || self.step());
     }
 
-    /// Nothing more is wanted.
+    /// Ends the reading: no more pages are wanted.
     pub fn close(&self) {
         self.is_closed.store(true, Ordering::SeqCst);
         self.pool.wake_ahead();
@@ -246,17 +249,17 @@ impl<'p> ReadAhead<'p> {
 struct Level {
     /// Pages of this level that are still to be read.
     pages: BTreeSet<Pid>,
-    /// Those that are being read.
+    /// The pages that are being read.
     under_way: usize,
     /// The pages of the level below, as far as they lead to others, too.
     below: BTreeSet<Pid>,
-    /// How many pages may follow.
+    /// The number of pages that may still be read.
     left: usize,
     buffers: Buffers,
 }
 
-/// Reads the pages that lead to others, level by level (appendix A.1 of the paper), while nobody changes their structure. They take half of
-/// the pool at most: the rest is read when it is wanted.
+/// Reads the pages that lead to others, level by level (appendix A.1 of the paper), while no thread changes their
+/// structure. They take half of the pool at most: the rest is read when it is wanted.
 #[derive(Debug)]
 pub struct IndexPreload<'t> {
     pool: &'t Pool,
@@ -282,7 +285,7 @@ impl Tree {
 }
 
 impl IndexPreload<'_> {
-    /// Takes a step: at most one I/O. Many threads may at once.
+    /// Takes a step: at most one I/O. Many threads may call it at once.
     pub fn step(&self) -> Step {
         let mut level = self.level.lock();
         let Some(pid) = level.pages.first().copied().filter(|_| level.left > 0) else {
@@ -295,7 +298,8 @@ impl IndexPreload<'_> {
         {
             Ok(run) => Some(run),
             Err(Refused::InMemory) => None,
-            // Pages that are being read make room when they are used here. If there are none, the pool is full of others.
+            // Pages that are being read make room when they are used here. Without such pages, the pool is full of
+            // others.
             Err(Refused::NoRoom) if level.under_way == 0 => {
                 level.left = 0;
                 return Step::Done;
@@ -328,7 +332,7 @@ impl IndexPreload<'_> {
         Step::Read
     }
 
-    /// The pages that one leads to, if they lead to others themselves. None if it could not be read.
+    /// Returns the pages that `pid` leads to, if they lead to others themselves. Empty if the page could not be read.
     fn below(&self, pid: Pid) -> Vec<Pid> {
         let Some(pinned) = self.pool.pin_resident(pid) else {
             return Vec::new();
@@ -340,7 +344,7 @@ impl IndexPreload<'_> {
         (0..children).map(|at| node.child(at)).collect()
     }
 
-    /// Takes steps until there are no more, and waits where others read what leads on.
+    /// Takes steps until there are no more. Waits while other threads read pages that lead to more.
     pub fn work(&self) {
         work(self.pool, || self.step());
     }

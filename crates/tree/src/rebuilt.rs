@@ -1,11 +1,12 @@
-//! Pages that a restart has made anew from images in the log, because the file has none that is whole.
+//! Pages that a restart has made anew from images in the log, because the file has no whole copy of them.
 //!
-//! Such a page was never written, or it was and is damaged. In the first case each operation behind the image is redone. In the second the
-//! log says that the page was written, so the tables of dirty pages leave out what was in it then: the image lacks that, and it would be lost
-//! without a word. The damage is an error there.
+//! Such a page was never written, or it was written and is damaged. In the first case each operation behind the image
+//! is redone. In the second case the log shows that the page was written, so the tables of dirty pages leave out the
+//! operations that it had then. The image lacks these operations, and they would be lost silently. So the damage is an
+//! error in that case.
 //!
-//! The log alone decides, and not the table of a method: a restart that is interrupted has perhaps written the page, which is whole then and
-//! lacks operations, and the next one may go by another table.
+//! The log alone decides, and not the table of a method. An interrupted restart may have written the page, which is
+//! then whole and lacks operations, and the next restart may use another table.
 
 use crate::monitor::PidMap;
 use perdura_base::{Error, Gsn, Pid, Result};
@@ -18,7 +19,7 @@ pub struct Rebuilt {
 }
 
 impl Rebuilt {
-    /// A page is as the image of this record says.
+    /// Notes that a page was made from the image of this record.
     pub(crate) fn insert(&mut self, pid: Pid, gsn: Gsn, damage: Error) {
         self.pages.insert(pid, (gsn, damage));
     }
@@ -26,7 +27,7 @@ impl Rebuilt {
     /// Looks at a record behind those whose images were used.
     ///
     /// # Errors
-    /// The damage of a page that had been written, as the record tells.
+    /// The damage of a page, if the record shows that the page had been written.
     pub fn judge(&mut self, gsn: Gsn, record: &TreeRecord) -> Result<()> {
         let tells = |pid: Pid, image: Gsn| match record {
             TreeRecord::Delta(delta) => delta.written.contains(&pid),
@@ -56,7 +57,7 @@ mod tests {
     use super::*;
     use perdura_formats::tree_record::{Delta, EndCheckpoint, Writes};
 
-    /// Whether a record behind the image of page 7, which is number 100, tells that the page was written.
+    /// Returns whether a record behind the image of page 7, which is number 100, shows that the page was written.
     fn tells(record: &TreeRecord) -> bool {
         let mut rebuilt = Rebuilt::default();
         let damage = Error::corrupt("tree/pages", 0, "a page", "another", "");

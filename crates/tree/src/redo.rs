@@ -1,4 +1,5 @@
-//! The redo of one operation: by its key, through the tree (Algorithms 2 and 5), or by the page that the log names (Algorithm 1).
+//! The redo of one operation: by its key, through the tree (Algorithms 2 and 5), or by the page that the log names
+//! (Algorithm 1).
 
 use crate::contract::{Answer, Operation, done};
 use crate::dirty_pages::{DirtyPages, Skip};
@@ -7,36 +8,36 @@ use perdura_base::flaw::{Flaw, armed};
 use perdura_base::{Error, Gsn, Pid, Result, TableId};
 use perdura_page::tree_page::{Kind, Node};
 
-/// What became of an operation.
+/// The fate of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Redone {
     /// It was missing, and is there now.
     Applied,
-    /// The table of dirty pages says that it is there.
+    /// The table of dirty pages shows that its page has it.
     Skipped(Skip),
     /// Its page has it.
     Had,
-    /// Its key belongs to another page now: a change of structure has taken the row there, with all that is older.
+    /// Its key belongs to another page now: a change of structure has moved the row there, with all older changes.
     Moved,
 }
 
-/// How the page of an operation was found.
+/// The way in which the page of an operation was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum By {
     /// By the row's key: it is the row's leaf.
     Key,
-    /// By the page that the log names: it was the row's leaf, and may be anything by now.
+    /// By the page that the log names: it was the row's leaf, and may be any page now.
     Page,
 }
 
-/// Whether a page is the leaf of an operation's row. A page that was freed may have become one of another kind, with the key between its
-/// fences.
+/// Returns whether a page is the leaf of an operation's row. A freed page may have become a page of another kind, with
+/// the key between its fences.
 fn is_leaf_of(node: Node<'_>, operation: &Operation<'_>) -> bool {
     node.kind() == Kind::Leaf && node.table() == operation.table && node.covers(operation.key)
 }
 
 impl Tree {
-    /// The page of a key's leaf, which is not read: the search ends at its parent.
+    /// Returns the page of a key's leaf. The leaf is not read: the search ends at its parent.
     ///
     /// # Errors
     /// As [`read`](Self::read).

@@ -1,7 +1,7 @@
-//! Looking at all pages of a file as they are on disk, before a restart.
+//! The scrub: looks at all pages of a file as they are on disk, before a restart.
 //!
-//! Pages on disk are of different moments, so each is looked at by itself. A page of zeros is one that was never written: whether
-//! the log has it, the restart finds out.
+//! Pages on disk are of different moments, so each is checked by itself. A page of zeros was never written: the restart
+//! finds out whether the log has it.
 
 use crate::check::{Keys, children};
 use crate::file::PageFile;
@@ -17,13 +17,13 @@ pub struct Damaged {
     pub pid: Pid,
     /// Its place in the file, bytes.
     pub offset: u64,
-    /// What it should have been.
+    /// The expected page, as text.
     pub expected: &'static str,
     /// The keys between which a page on disk leads to it, if one does.
     pub keys: Option<Keys>,
 }
 
-/// What a file holds.
+/// The pages of a file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Scrubbed {
     /// Pages that are whole.
@@ -71,7 +71,7 @@ pub fn scrub(file: &PageFile) -> Result<Scrubbed> {
     Ok(scrubbed)
 }
 
-/// Finds what leads to damaged pages.
+/// Finds the pages that lead to damaged ones.
 fn find_keys(file: &PageFile, damaged: &mut [Damaged]) -> Result<()> {
     if damaged.is_empty() {
         return Ok(());

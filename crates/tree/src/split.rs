@@ -1,4 +1,4 @@
-//! New tables, and the split of a leaf and of what leads to it.
+//! New tables, and the split of a leaf and of the pages that lead to it.
 
 use crate::contract::{Answer, Records, done};
 use crate::structure::Plan;
@@ -10,7 +10,7 @@ impl Tree {
     /// Makes a table without rows.
     ///
     /// # Errors
-    /// `Usage` if there is one of that number, or no more can be named; the disk's, if the file cannot grow.
+    /// `Usage` if a table of that number exists, or no more tables can be named; the disk's, if the file cannot grow.
     pub fn make_table(&self, table: TableId, log: &dyn Records) -> Result<Answer<()>> {
         let mut roots = self.roots.write();
         if roots.tables.contains_key(&table) {
@@ -32,7 +32,8 @@ impl Tree {
         self.change(&mut roots, &plan, log)
     }
 
-    /// Splits the leaf of a key that is to be put, and what leads to it where that is full.
+    /// Splits the leaf of a key that is to be put, and the pages that lead to it, as far as they
+    /// are full.
     pub(crate) fn split(
         &self,
         table: TableId,
@@ -42,7 +43,7 @@ impl Tree {
         let mut roots = self.roots.write();
         let path = done!(self.path(&roots, table, key, 0)?);
         let mut plan = Plan::new(&roots);
-        // What the level below has split off: its first key, and its page.
+        // The page that the level below has split off, with its first key.
         let mut new: Option<(Vec<u8>, Pid)> = None;
         for (pid, pinned) in path.iter().rev() {
             let page = pinned.read();
@@ -84,7 +85,8 @@ impl Tree {
     }
 }
 
-/// Where a leaf is parted that has no room for a key. One that is filled in ascending order stays full.
+/// Returns the key at which a leaf without room for `key` is split. A leaf that is filled in ascending order stays
+/// full.
 fn leaf_separator(node: Node<'_>, key: &[u8]) -> Vec<u8> {
     let last = node.key(node.len() - 1);
     if last < key {

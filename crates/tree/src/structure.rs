@@ -1,5 +1,5 @@
-//! Changes of structure: planned, logged as one record, made, and redone. Whatever number of levels one takes part in, a restart
-//! finds all of it or nothing.
+//! Changes of structure: planned, logged as one record, made, and redone. A restart finds the whole of a change or
+//! nothing, whatever the number of its levels.
 
 use crate::contract::{Answer, Records, done};
 use crate::pool::Pinned;
@@ -13,10 +13,10 @@ use perdura_page::tree_page::{
 };
 use std::collections::BTreeMap;
 
-/// The changes of pages that a change of structure makes, but for the meta page's.
+/// The changes of pages that a change of structure makes, without the meta page's.
 #[derive(Debug)]
 pub(crate) struct Plan {
-    /// Pages that are something else then: new ones, merged ones, freed ones.
+    /// Pages that get new contents: new, merged and freed ones.
     images: BTreeMap<Pid, Box<[u8]>>,
     edits: BTreeMap<Pid, Edit>,
     /// A table has this root.
@@ -44,33 +44,33 @@ impl Plan {
         }
     }
 
-    /// Whether nothing was planned.
+    /// Returns whether nothing was planned.
     pub(crate) fn is_empty(&self) -> bool {
         self.images.is_empty() && self.edits.is_empty()
     }
 
-    /// A page is this then.
+    /// Plans that a page gets these bytes.
     pub(crate) fn image(&mut self, pid: Pid, bytes: Box<[u8]>) {
         let before = self.images.insert(pid, bytes);
         assert!(before.is_none(), "page {pid} becomes one thing");
     }
 
-    /// A table begins at this page.
+    /// Plans that a table begins at this page.
     pub(crate) fn root(&mut self, table: TableId, pid: Pid) {
         self.root = Some((table, pid));
     }
 
-    /// A page is cut at a key.
+    /// Plans that a page is cut at a key.
     pub(crate) fn cut(&mut self, pid: Pid, separator: &[u8]) {
         self.edits.entry(pid).or_default().cut = Some(separator.to_vec());
     }
 
-    /// A key of an inner page goes.
+    /// Plans that a key of an inner page is removed.
     pub(crate) fn drop_child(&mut self, pid: Pid, key: Vec<u8>) {
         self.edits.entry(pid).or_default().drops.push(key);
     }
 
-    /// A child is put into a page that exists or is new.
+    /// Plans that a child is put into a page that exists or is new.
     pub(crate) fn put_child(&mut self, pid: Pid, key: &[u8], child: Pid) {
         if let Some(image) = self.images.get_mut(&pid) {
             let put = NodeMut::over(image).put_child(key, child);
@@ -81,7 +81,7 @@ impl Plan {
         puts.push((key.to_vec(), child.0.to_le_bytes().to_vec()));
     }
 
-    /// The record, with the edit of the meta page in it.
+    /// Returns the record, with the edit of the meta page in it.
     fn record(&self) -> Structure {
         let number = |pid: u32| pid.to_le_bytes().to_vec();
         let mut puts = vec![
@@ -142,7 +142,7 @@ impl Tree {
         }
     }
 
-    /// A page for something new: a free one, or the first that was never used.
+    /// Takes a page for something new: a free one, or the first that was never used.
     pub(crate) fn take_page(&self, plan: &mut Plan) -> Result<Answer<Pid>> {
         let Some(pid) = plan.free else {
             plan.next += 1;
@@ -159,7 +159,7 @@ impl Tree {
         Ok(Answer::Done(pid))
     }
 
-    /// A page becomes free.
+    /// Plans that a page becomes free.
     pub(crate) fn free_page(&self, plan: &mut Plan, pid: Pid) {
         let spec = self.spec(Kind::Free, 0, TableId(0), pid);
         let mut bytes = format(self.shape().page_bytes, &spec);
@@ -231,7 +231,8 @@ impl Tree {
         Ok(Answer::Done(()))
     }
 
-    /// Redoes a change of structure where it is missing. Pages that are made anew of its images are noted in `rebuilt`.
+    /// Redoes a change of structure where it is missing. Pages that are made anew from its images are noted in
+    /// `rebuilt`.
     ///
     /// # Errors
     /// As [`Pool::pin`](crate::pool::Pool::pin); the disk's, if the file cannot grow.
@@ -261,7 +262,7 @@ impl Tree {
         Ok(Answer::Done(()))
     }
 
-    /// A page that a record changes; if it was never written, or not durably, what the record says it is.
+    /// Returns a page that a record changes. If it was never written, or not durably, makes it from the record's image.
     fn to_redo(
         &self,
         pid: Pid,
@@ -280,7 +281,7 @@ impl Tree {
         Ok(pinned.map_or(Answer::NoFrame, Answer::Done))
     }
 
-    /// The page of an image.
+    /// Makes the page of an image.
     fn assemble(&self, pid: Pid, front: &[u8], back: &[u8]) -> Result<Box<[u8]>> {
         let size = self.shape().page_bytes;
         let refused = || self.damaged(pid, "the image of a page in the log");
@@ -296,7 +297,7 @@ impl Tree {
     }
 }
 
-/// The mistake of [`Flaw::StructureInTwoRecords`].
+/// Makes the mistake of [`Flaw::StructureInTwoRecords`].
 fn in_two(changes: &[(Pid, PageChange)], log: &dyn Records) -> Gsn {
     let (first, second) = changes.split_at(changes.len() / 2);
     let part = |changes: &[(Pid, PageChange)]| {
@@ -307,7 +308,8 @@ fn in_two(changes: &[(Pid, PageChange)], log: &dyn Records) -> Gsn {
     part(first)
 }
 
-/// Changes a page. The error is what the page should have been: a restart may meet one that is whole and not of this log's time.
+/// Changes a page. The error is the expected page, as text: a restart may meet a page that is whole and not of this
+/// log's time.
 fn edit(node: &mut NodeMut<'_>, change: &PageChange) -> Result<(), &'static str> {
     let PageChange::Edit { cut, drops, puts } = change else {
         return Ok(());

@@ -1,7 +1,7 @@
-//! Tables in a B+-tree each, over a pool of pages.
+//! Tables, each in a B+-tree, over a pool of pages.
 //!
-//! Descents hold the *structure lock* shared, from the root to the leaf and until the operation has ended; a change of structure
-//! holds it exclusively. Splits are rare, and a page that is split is in nobody's hands then.
+//! Descents hold the *structure lock* shared, from the root to the leaf and until the operation has ended. A change of
+//! structure holds it exclusively. Splits are rare, and no other thread uses a page while it is split.
 
 use crate::contract::{Answer, Log, Operation, Records, done};
 use crate::file::{PageFile, Shape};
@@ -16,26 +16,27 @@ use perdura_page::tree_page::{
 };
 use std::collections::BTreeMap;
 
-/// Where the tables and the unused pages are said.
+/// The meta page, which names the tables and the unused pages.
 pub(crate) const META: Pid = Pid(0);
-/// The row of the meta page that says which page was never used.
+/// The row of the meta page that names the first page that was never used.
 pub(crate) const NEXT_KEY: &[u8] = b"";
-/// The row of the meta page that says which page is free.
+/// The row of the meta page that names the first free page.
 pub(crate) const FREE_KEY: &[u8] = b"\0";
 
-/// Where the tables begin, and which pages were never used: what the meta page says.
+/// The contents of the meta page: the roots of the tables, and the pages that are free or were
+/// never used.
 #[derive(Debug, Default)]
 pub(crate) struct Roots {
     pub tables: BTreeMap<TableId, Pid>,
     pub next: u32,
-    /// The first of the free pages, which are in a row.
+    /// The first of the free pages, which form a list. `None`: no page is free.
     pub free: Option<Pid>,
 }
 
 /// A row as it is handed out.
 pub type Value = Option<Vec<u8>>;
 
-/// What a write has done.
+/// The result of a write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Applied {
     /// The row that was there.
@@ -78,8 +79,8 @@ impl Tree {
         file.write(&[(META, &bytes)])
     }
 
-    /// A tree over its files, with so many pages in memory. A restart has repaired the files; what it redoes comes next, and then
-    /// [`find_tables`](Self::find_tables).
+    /// Makes a tree over its files, with `pages` pages in memory. A restart has repaired the files. Its redo comes
+    /// next, and then [`find_tables`](Self::find_tables).
     #[must_use]
     pub fn new(file: PageFile, shape: Shape, pages: usize, monitor: Monitor) -> Tree {
         Tree {
@@ -89,19 +90,19 @@ impl Tree {
         }
     }
 
-    /// Its tables, ascending.
+    /// Returns its tables, ascending.
     #[must_use]
     pub fn tables(&self) -> Vec<TableId> {
         self.roots.read().tables.keys().copied().collect()
     }
 
-    /// Its pages in memory.
+    /// Returns its pages in memory.
     #[must_use]
     pub fn pool(&self) -> &Pool {
         &self.pool
     }
 
-    /// Reads where the tables are: all changes of structure have been redone.
+    /// Reads the roots of the tables, after all changes of structure have been redone.
     ///
     /// # Errors
     /// As [`Pool::pin`]; corruption, if the file ends before the pages that were used.
@@ -130,7 +131,7 @@ impl Tree {
         Ok(Answer::Done(()))
     }
 
-    /// The leaf of a key.
+    /// Returns the leaf of a key.
     pub(crate) fn leaf<'t>(
         &'t self,
         roots: &Roots,
@@ -143,7 +144,8 @@ impl Tree {
             .ok_or_else(|| self.damaged(META, "a root"))
     }
 
-    /// The pages from the root to that level which lead to a key; none if the root is below that.
+    /// Returns the pages from the root to `level` that lead to a key; none if the root is below
+    /// that level.
     pub(crate) fn path<'t>(
         &'t self,
         roots: &Roots,
@@ -193,7 +195,8 @@ impl Tree {
         Ok(Answer::Done(value_in(page.node(), key)))
     }
 
-    /// Hands out the rows of the leaf that holds `from`, from there on. Where the next leaf begins, if there is one.
+    /// Hands out the rows of the leaf that holds `from`, from there on. Returns the begin of the next leaf, if there is
+    /// one.
     ///
     /// # Errors
     /// As [`read`](Self::read).
@@ -217,7 +220,7 @@ impl Tree {
     ///
     /// # Errors
     /// `Usage` if there is no such table, or the key or the row is too long; the disk's, if the file cannot grow; as
-    /// [`Pool::pin`]. Nothing has changed then.
+    /// [`Pool::pin`]. After an error nothing has changed.
     pub fn apply(
         &self,
         table: TableId,
@@ -283,7 +286,7 @@ impl Tree {
         self.cut_notes_if(Monitor::is_due, eosl, log);
     }
 
-    /// Cuts what has been noted although it is not due, so that so many operations stand behind the last Δ as follow.
+    /// Cuts the notes although a Δ is not due. Only the operations that follow are then behind the last Δ.
     pub fn cut_notes_now(&self, eosl: Gsn, log: &dyn Records) {
         self.cut_notes_if(|_| true, eosl, log);
     }
@@ -304,8 +307,9 @@ impl Tree {
         }
     }
 
-    /// A checkpoint begins (RSSP): the number from which redo will start when it has ended. The meta page takes that for the number of its
-    /// last change, and the checkpoint writes it: so a file of pages that is older than a redo start shows.
+    /// Begins a checkpoint (RSSP). Returns the number from which redo will start once the checkpoint has ended. The
+    /// meta page takes it as the number of its last change, and the checkpoint writes that page. So a file of pages
+    /// that is older than a redo start is detected.
     ///
     /// # Errors
     /// As [`Pool::pin`].
@@ -325,7 +329,7 @@ impl Tree {
         Ok(Answer::Done(rssp))
     }
 
-    /// The checkpoint ends, if all that it has to write is durable.
+    /// Ends the checkpoint, if all pages that it has to write are durable.
     pub fn end_checkpoint(&self, log: &dyn Records) -> Option<(Gsn, EndCheckpoint)> {
         let mut monitor = self.pool.monitor().lock();
         let end = monitor.end_checkpoint()?;
@@ -333,17 +337,17 @@ impl Tree {
         Some((gsn, end))
     }
 
-    /// The checkpoint under way, if there is one, is given up.
+    /// Gives up the checkpoint under way, if any.
     pub fn cancel_checkpoint(&self) {
         self.pool.monitor().lock().cancel_checkpoint();
     }
 
-    /// A page that is whole is not what leads to it says.
+    /// Returns the error for a whole page that is not as the page that leads to it describes it.
     pub(crate) fn damaged(&self, pid: Pid, expected: &str) -> Error {
         self.pool.file().damaged(pid, 0, expected)
     }
 
-    /// What its pages are.
+    /// Returns the shape of its pages.
     #[must_use]
     pub fn shape(&self) -> Shape {
         self.shape

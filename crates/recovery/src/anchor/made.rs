@@ -7,7 +7,7 @@ use perdura_wal::{History, Scheme, SegmentSizes};
 use super::Anchor;
 
 impl Anchor {
-    /// Makes one of a new database with this many streams.
+    /// Makes the anchor of a new database with this many streams.
     pub(crate) fn for_tests(streams: u8) -> Anchor {
         let sizes = SegmentSizes::fixed(1 << 20);
         let uuid = Uuid([1; 16]);

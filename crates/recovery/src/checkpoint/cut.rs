@@ -1,4 +1,4 @@
-//! What a consistent image takes beside: the numbers in its sections, and the order of its visits.
+//! The extras of a consistent image: the numbers in its sections, and the order of its visits.
 
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::num::to_usize;
@@ -8,7 +8,7 @@ use perdura_heap::{Cut, Visit};
 use super::{Activity, Checkpointer, Sweep, VISIT_PAGES};
 
 impl Sweep {
-    /// The sequence number of a partition in its section; `None` in a fuzzy image.
+    /// Returns the sequence number of a partition in its section. `None`: the image is fuzzy.
     pub(super) fn pseq(&self, id: PartitionId) -> Option<u64> {
         let cut = self.cut.as_ref()?;
         if armed(Flaw::PseqReadAfterRelease) {
@@ -22,7 +22,7 @@ impl Sweep {
         Some(pseq)
     }
 
-    /// While too much is kept, visits pages out of turn of which something is. Returns their partition.
+    /// While too many old versions are kept, visits pages that have some, out of turn. Returns their partition.
     pub(super) fn visit_kept(
         &self,
         take: &mut impl FnMut(u32, PageId, Visit<'_>),
@@ -37,8 +37,8 @@ impl Sweep {
 }
 
 impl Checkpointer {
-    /// From now on ordered frames are logged, which only a consistent image serves: gives a fuzzy sweep
-    /// up. One whose image may be named already has visited all pages before the first such frame.
+    /// Gives up a fuzzy sweep: from now on ordered frames are logged, which only a consistent image serves. A sweep
+    /// whose image may already be named has visited all pages before the first such frame.
     pub fn require_cuts(&mut self) {
         let is_fuzzy = match &self.activity {
             Activity::Idle => false,

@@ -1,7 +1,7 @@
 //! The end of a checkpoint: the anchor names the image, and only then the log is cut.
 //!
-//! The same update moves the anchor's section of the archive: what is cut below it is durable in the
-//! archive, and the anchor says so before.
+//! This update also moves the anchor's section of the archive. The log that is cut below it is durable in the archive,
+//! and the anchor says so before the cut.
 
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::{CkptEpoch, ImageSlot, Pos, Result};
@@ -34,9 +34,8 @@ impl Sweep {
 }
 
 impl Checkpointer {
-    /// Cuts the log behind an image that the anchor names. The image counts: segments and directories
-    /// that cannot be removed now wait, and the driver of the checkpoints learns of them from
-    /// [`clear_away`](Self::clear_away).
+    /// Cuts the log behind an image that the anchor names. The image counts even if segments and directories cannot be
+    /// removed now. These wait, and the driver of the checkpoints learns of them from [`clear_away`](Self::clear_away).
     pub(super) fn cut_log(&mut self, sweep: &Sweep) -> Taken {
         self.leftover = Some(Leftover {
             slot: sweep.slot,
@@ -51,7 +50,7 @@ impl Checkpointer {
         }
     }
 
-    /// Whether everything that the image reflects is durable.
+    /// Returns whether everything that the image reflects is durable.
     pub(super) fn is_durable(&self, cover: &Cover) -> bool {
         let rung = match armed(Flaw::ImageOnMirror) {
             true => Rung::Mirror,
@@ -61,10 +60,10 @@ impl Checkpointer {
     }
 
     /// Removes log segments and directories that the last checkpoint could not remove. Does nothing
-    /// while another one runs, whose end does it.
+    /// while another checkpoint runs: its end removes them.
     ///
     /// # Errors
-    /// The disk's: they are in the way of nothing but space, so try again later.
+    /// The disk's. The remains only take space, so the caller tries again later.
     pub fn clear_away(&mut self) -> Result<()> {
         if self.is_running() {
             return Ok(());
@@ -88,8 +87,8 @@ impl Checkpointer {
         Ok(())
     }
 
-    /// I6: before the log is cut, the durable anchor names the image, and the floor lies at or
-    /// ahead of where a restart from it begins.
+    /// Asserts I6: before the log is cut, the durable anchor names the image, and the floor lies at
+    /// or before the position at which a restart from it begins.
     fn assert_named(&self, slot: ImageSlot, k: CkptEpoch, floor: &[Pos]) {
         let anchor = self.parts.anchor.get();
         let image = anchor.image(slot);
@@ -104,7 +103,7 @@ impl Checkpointer {
         );
     }
 
-    /// I5: the image is named only once every record that it reflects is durable.
+    /// Names the image in the anchor, only after every record that it reflects is durable (I5).
     pub(super) fn name_sweep(&mut self, sweep: &mut Sweep) -> Result<()> {
         if armed(Flaw::TruncateBeforeAnchor) {
             self.parts.wal.truncate(&sweep.covering.closed().begin)?;
@@ -131,7 +130,7 @@ impl Checkpointer {
                 record.ckpt_max = record.ckpt_max.max(sweep.k);
                 record.move_archived(archived.as_ref());
                 let floor = truncation_floor(record);
-                // The last link stays: it says where the open incarnation starts.
+                // The last link stays: it has the start of the open incarnation.
                 let last = record.chain.last().map(|link| link.incarnation);
                 record.chain.retain(|link| {
                     Some(link.incarnation) == last
@@ -143,10 +142,10 @@ impl Checkpointer {
         Ok(())
     }
 
-    /// Notes how far an archive holds the log; see [`AnchorCell::set_archived`](crate::AnchorCell::set_archived).
+    /// Notes the end of the log in an archive; see [`AnchorCell::set_archived`](crate::AnchorCell::set_archived).
     ///
     /// # Errors
-    /// As there.
+    /// As [`AnchorCell::set_archived`](crate::AnchorCell::set_archived).
     pub fn set_archived(&mut self, end: &EpochEnds) -> Result<()> {
         self.parts.anchor.set_archived(&self.parts.wal, end)
     }

@@ -46,11 +46,11 @@ impl Checkpointer {
         Ok(Taken::worked(event, next))
     }
 
-    /// Gives the sweep up. Pages that were copied but perhaps not written are dirty again for the slot.
+    /// Gives up the sweep. Pages that were copied but perhaps not written are dirty again for the slot.
     pub(crate) fn cancel_sweep(&mut self, sweep: &Sweep) {
         let tmp = format!("{}.tmp", directory_path(sweep.slot, sweep.k));
-        // On a full disk it would be in the way; if it cannot go now, the next complete checkpoint
-        // of this slot removes it.
+        // It would take space on a full disk. If it cannot be removed now, the next complete
+        // checkpoint of this slot removes it.
         let _gone_or_later = self.parts.disks.data.remove(&tmp);
         if armed(Flaw::FailedWriteClean) {
             return;
@@ -170,7 +170,8 @@ impl Checkpointer {
         Ok(end)
     }
 
-    /// After a batch: the next batch, or the partition's section and the next partition.
+    /// Ends a batch: continues with the next batch, or with the partition's section and the next
+    /// partition.
     pub(super) fn finish_batch(
         &mut self,
         sweep: &mut Sweep,

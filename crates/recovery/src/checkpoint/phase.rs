@@ -1,4 +1,4 @@
-//! The states of a checkpoint: one table of what may follow what.
+//! The states of a checkpoint, with one table of their successors.
 //!
 //! Failures and giving up are events like the others. `Anchor` and `Truncate` cannot be abandoned:
 //! the anchor may name the image already.
@@ -7,7 +7,7 @@
 pub(super) const HEAP: usize = 0;
 pub(super) const TREES: usize = 1;
 
-/// What a running checkpoint does next.
+/// The next step of a running checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Phase {
     /// Copies pages of a partition under its latch.
@@ -50,7 +50,7 @@ pub(super) enum Stage {
     Truncate,
 }
 
-/// What happens to a checkpoint.
+/// An event of a checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Event {
     /// The begin marks are appended and the checkpoint epoch is published.
@@ -89,7 +89,7 @@ pub(super) enum Event {
 }
 
 impl Phase {
-    /// Returns the place of the share that the phase is of; `None` where all are through with theirs.
+    /// Returns the place of the share that the phase belongs to. `None`: all shares have ended.
     pub(super) fn share(self) -> Option<usize> {
         match self {
             Phase::Copy { .. } | Phase::Write { .. } | Phase::SyncPages | Phase::Directory => {
@@ -100,7 +100,7 @@ impl Phase {
         }
     }
 
-    /// The state that the phase is.
+    /// Returns the state of the phase.
     pub(super) fn stage(self) -> Stage {
         match self {
             Phase::Copy { .. } => Stage::Copy,
@@ -117,7 +117,7 @@ impl Phase {
 }
 
 impl Stage {
-    /// The state after an event; `None` if the event cannot happen in this state.
+    /// Returns the state after an event. `None`: the event cannot happen in this state.
     pub(super) fn after(self, event: Event) -> Option<Stage> {
         use Event as On;
         use Stage as Is;
@@ -162,7 +162,7 @@ impl Stage {
         }
     }
 
-    /// The state after an event.
+    /// Returns the state after an event.
     ///
     /// # Panics
     /// If the event cannot happen in this state: the machine is wrong, not the disk or the caller.
@@ -195,8 +195,8 @@ mod tests {
         Event::Abandon,
     ];
 
-    /// A row for each state, a cell for each event: the first letter of the next state, `D`
-    /// for Directory, `S` for SyncPages, `t` for Tree, `T` for Truncate, `.` for a pair that cannot happen.
+    /// A row for each state, with a cell for each event: the first letter of the next state. `S` is SyncPages, `t` is
+    /// Trees, `T` is Truncate, and `.` is a pair that cannot happen.
     const TABLE: [(Stage, &str); 10] = [
         (Stage::Idle, "C..............."),
         (Stage::Copy, ".W.............I"),

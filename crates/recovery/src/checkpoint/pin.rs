@@ -1,4 +1,4 @@
-//! An image that is being copied is not overwritten.
+//! Pins: an image that is being copied is not overwritten.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use perdura_base::{Error, ImageSlot, Result};
 use super::Checkpointer;
 use crate::anchor::Anchor;
 
-/// How many hold each image.
+/// The number of pins on each image.
 pub(super) type Pins = Arc<Mutex<[u32; 2]>>;
 
 /// The right to read the newest image: while it is held, no checkpoint begins to overwrite the image.
@@ -20,13 +20,13 @@ pub struct Pin {
 }
 
 impl Pin {
-    /// The anchor that names the image as the newest.
+    /// Returns the anchor that names the image as the newest.
     #[must_use]
     pub fn anchor(&self) -> &Arc<Anchor> {
         &self.anchor
     }
 
-    /// The image.
+    /// Returns the image.
     #[must_use]
     pub fn slot(&self) -> ImageSlot {
         self.slot
@@ -45,7 +45,7 @@ impl Drop for Pin {
 }
 
 impl Checkpointer {
-    /// Holds the newest image; `None` if there is none.
+    /// Holds the newest image. `None`: no image is complete.
     #[must_use]
     pub fn pin_newest(&self) -> Option<Pin> {
         let anchor = self.parts.anchor.get();
@@ -62,13 +62,13 @@ impl Checkpointer {
         })
     }
 
-    /// Whether the image that the next checkpoint is to overwrite is held.
+    /// Returns whether the image that the next checkpoint is to overwrite is held.
     #[must_use]
     pub fn is_held(&self) -> bool {
         self.check_pin(self.next_slot()).is_err()
     }
 
-    /// The image that the next checkpoint overwrites.
+    /// Returns the image that the next checkpoint overwrites.
     pub(super) fn next_slot(&self) -> ImageSlot {
         let newest = self.parts.anchor.get().newest_image();
         newest.map_or(ImageSlot::A, ImageSlot::other)

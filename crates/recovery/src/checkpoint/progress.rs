@@ -1,15 +1,15 @@
-//! What a checkpoint says of itself: a step's result, and figures.
+//! The reports of a checkpoint: a step's result, and figures.
 
 use serde::Serialize;
 
-/// What a step did.
+/// The result of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CheckpointProgress {
     /// No checkpoint is running.
     Idle,
     /// A step was taken; this many bytes were written to the image in it.
     Working(u64),
-    /// Waits for the log to become durable; close the epoch and flush.
+    /// The checkpoint waits for the log to become durable: the caller closes the epoch and flushes.
     Waiting,
     /// The checkpoint is complete.
     Done,
@@ -18,22 +18,22 @@ pub enum CheckpointProgress {
 /// Figures of checkpoints.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub struct CheckpointStats {
-    /// Completed since the database was opened.
+    /// Checkpoints completed since the database was opened.
     pub completed: u64,
-    /// Cancelled since then, for instance because the disk was full.
+    /// Checkpoints cancelled since then, for instance because the disk was full.
     pub cancelled: u64,
     /// The newest complete checkpoint epoch.
     pub last_k: u64,
-    /// Pages the newest one wrote.
+    /// Pages that the newest one wrote.
     pub last_pages: u64,
-    /// Bytes the newest one wrote.
+    /// Bytes that the newest one wrote.
     pub last_bytes: u64,
-    /// How long it took, microseconds.
+    /// Duration of the newest one, microseconds.
     pub last_us: u64,
-    /// When it ended, microseconds since 1970; 0 if none since the start.
+    /// End of the newest one, microseconds since 1970; 0 if none has ended since the start.
     pub last_end_us: u64,
-    /// Whether one is running.
+    /// True if a checkpoint is running.
     pub running: bool,
-    /// Partitions the running one has swept.
+    /// Partitions that the running one has swept.
     pub partitions_done: u64,
 }

@@ -7,7 +7,7 @@ use perdura_heap::Reader;
 use super::{Checkpointer, Sweep};
 
 impl Sweep {
-    /// The seeded bug of a cut that takes one latch after the other.
+    /// Cuts under one latch after the other: a seeded bug.
     pub(super) fn cut_late(&mut self, id: PartitionId) {
         let (k, slot) = (self.k, self.slot);
         if let Some(cut) = &mut self.cut {
@@ -17,7 +17,7 @@ impl Sweep {
 }
 
 impl Checkpointer {
-    /// The seeded bug of copying a page "asynchronously": as it is when it is written.
+    /// Copies pages "asynchronously", as they are when they are written: a seeded bug.
     pub(super) fn recopy(&mut self, id: PartitionId, staged: std::ops::Range<usize>) {
         for at in staged {
             let copy = &mut self.staging[at * PAGE_BYTES..(at + 1) * PAGE_BYTES];

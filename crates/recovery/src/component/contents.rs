@@ -8,9 +8,9 @@ use perdura_heap::Shape;
 pub struct KeyContent<'a> {
     /// The key.
     pub key: Cow<'a, [u8]>,
-    /// When it expires, milliseconds since 1970.
+    /// The time at which it expires, milliseconds since 1970. `None`: never.
     pub expiry_ms: Option<u64>,
-    /// Its value; `None` if the row does not parse, or heads a collection that does not exist.
+    /// Its value. `None`: the row does not parse, or heads a collection that does not exist.
     pub value: Option<Value<'a>>,
 }
 
@@ -28,9 +28,9 @@ pub enum Value<'a> {
 
 /// A collection's elements.
 pub struct Elements<'a> {
-    /// What the collection is.
+    /// The collection's shape.
     pub shape: Shape,
-    /// How many elements the collection has.
+    /// The number of its elements.
     pub count: u64,
     /// The elements: those of a list in their order, others in any.
     pub each: Box<dyn Iterator<Item = Element<'a>> + 'a>,
@@ -38,7 +38,7 @@ pub struct Elements<'a> {
 
 /// An element.
 pub struct Element<'a> {
-    /// A hash's field, a list's item, a member.
+    /// A hash's field, a list's item, or a member.
     pub name: Cow<'a, [u8]>,
     /// The value of a hash's field; empty otherwise.
     pub value: Cow<'a, [u8]>,

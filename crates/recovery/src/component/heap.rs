@@ -43,8 +43,8 @@ impl Component for HeapPages {
     }
 }
 
-/// Passes every key of every table to `take`, with what a client reads of it, at one moment: every latch
-/// is held. Tables come in ascending order.
+/// Passes every key of every table to `take`, with the value that a client reads, at one moment: every latch is held.
+/// Tables come in ascending order.
 ///
 /// # Errors
 /// The first error of `take`; [`Error::Corrupt`] if a row that an index names cannot be read.
@@ -92,7 +92,8 @@ fn list_table(
     Ok(())
 }
 
-/// What a client reads of a row; `None` if the row is an element, or heads a collection that does not exist.
+/// Returns the value that a client reads from a row. `None`: the row is an element, or heads a collection that does not
+/// exist.
 fn value_of<'a>(
     parts: &'a [PartitionGuard<'_>],
     table: TableId,
@@ -114,7 +115,7 @@ fn value_of<'a>(
     }
 }
 
-/// An element without what its collection adds to its row. The field of a list's item is a label, which is an
+/// Returns an element without the bytes that its collection adds to its row. The field of a list's item is a label: an
 /// order number and no data.
 fn element<'a>(shape: Shape, row: &RowRef<'a>) -> Element<'a> {
     let none = Cow::Borrowed(&[][..]);

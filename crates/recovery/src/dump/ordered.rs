@@ -39,7 +39,7 @@ struct ShownCommand {
 struct ShownEffect {
     op: &'static str,
     table: u32,
-    /// `None`: all of the frame's.
+    /// The partition of the effects. `None`: all partitions of the frame.
     partition: Option<u16>,
     key: String,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -13,7 +13,7 @@ use super::Backward;
 use crate::base::begun_by;
 use crate::rule::{Fate, Gate, ImageKind, Skip};
 
-/// Where the algorithm is in its stream, and its table of active transactions.
+/// The algorithm's place in its stream, and its table of active transactions.
 #[derive(Default)]
 pub(super) struct Printed {
     phase: Phase,
@@ -28,14 +28,14 @@ enum Phase {
     BeforeBegin,
 }
 
-/// Whether the algorithm takes the place of the rule.
+/// Returns whether the algorithm replaces the rule.
 fn is_armed() -> bool {
     armed(Flaw::PrintedRule) || armed(Flaw::ListRace)
 }
 
 impl Backward {
-    /// Notes a mark of a checkpoint, which the rule has no use for. The transactions that the end mark
-    /// of the image's checkpoint lists as active are open, but for those that committed after it.
+    /// Notes a mark of a checkpoint, which the rule has no use for. The transactions that the end mark of the image's
+    /// checkpoint lists as active are open, except those that committed after it.
     pub(crate) fn note_mark(&mut self, frame: Frame<'_>, image: ImageKind) {
         let ImageKind::Sweep(k) = image else { return };
         match frame.kind.role() {
@@ -75,7 +75,7 @@ impl Printed {
         }
     }
 
-    /// What to do with a change of `txn`, if the algorithm decides. The BackupID is the parity of the tag.
+    /// Returns what to do with a change of `txn`, if the algorithm decides. The BackupID is the parity of the tag.
     pub fn gate(
         &self,
         txn: TxnId,

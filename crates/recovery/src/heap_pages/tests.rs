@@ -57,7 +57,7 @@ impl Tested {
         }
     }
 
-    /// Every key with its value, by the index.
+    /// Returns every key with its value, by the index.
     fn rows(&self) -> BTreeMap<u8, u8> {
         let mut rows = BTreeMap::new();
         for id in partitions() {
@@ -86,7 +86,7 @@ fn partitions() -> impl Iterator<Item = PartitionId> {
 }
 
 impl Tested {
-    /// A whole sweep, three pages under a latch, into what `image` holds of the slot already.
+    /// Runs a whole sweep, three pages under a latch, into the old contents of the slot in `image`.
     fn sweep_into(&self, image: &mut Image, slot: ImageSlot, k: CkptEpoch) {
         self.0.set_ckpt_epoch(k);
         self.visit_all(image, slot, k);

@@ -15,7 +15,7 @@ const ENTRY_BYTES: usize = 28;
 /// Bytes of the logged region's complement at a page's start.
 const META_BYTES: usize = 16;
 
-/// What the directory says of one page.
+/// The directory's entry for one page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct DirEntry {
     /// The checkpoint that wrote the page into this slot; 0 if the page is not in the image.
@@ -40,7 +40,7 @@ impl DirEntry {
         }
     }
 
-    /// Whether the page is in the image.
+    /// Returns whether the page is in the image.
     #[must_use]
     pub fn is_present(&self) -> bool {
         self.epoch.0 != 0
@@ -53,14 +53,14 @@ pub struct PageSummer {
 }
 
 impl PageSummer {
-    /// A summer.
+    /// Makes a summer.
     #[must_use]
     pub fn new() -> Self {
         static ZEROS: LazyLock<u64> = LazyLock::new(|| affine_constant(PAGE_BYTES - META_BYTES));
         PageSummer { zeros: *ZEROS }
     }
 
-    /// The digest of a page's logged region.
+    /// Returns the digest of a page's logged region.
     #[must_use]
     pub fn digest(&self, page: &[u8]) -> u64 {
         linear_digest(&page[META_BYTES..], self.zeros)
@@ -80,7 +80,7 @@ pub struct Directory {
 }
 
 impl Directory {
-    /// A directory that lists nothing.
+    /// Returns a directory that lists nothing.
     #[must_use]
     pub fn empty(partitions: u16) -> Self {
         Directory {
@@ -88,7 +88,7 @@ impl Directory {
         }
     }
 
-    /// The entry of a page, present or not.
+    /// Returns the entry of a page, present or not.
     #[must_use]
     pub fn get(&self, partition: PartitionId, local: u32) -> DirEntry {
         let entries = &self.parts[usize::from(partition.0)];
@@ -108,7 +108,7 @@ impl Directory {
         entries[at] = entry;
     }
 
-    /// The present pages of a partition, ascending.
+    /// Returns the present pages of a partition, ascending.
     pub fn present(&self, partition: PartitionId) -> impl Iterator<Item = (u32, DirEntry)> + '_ {
         let entries = &self.parts[usize::from(partition.0)];
         (0u32..)
@@ -116,14 +116,15 @@ impl Directory {
             .filter(|(_, entry)| entry.is_present())
     }
 
-    /// How many pages are present.
+    /// Returns the number of pages that are present.
     #[must_use]
     pub fn pages(&self) -> u64 {
         let present = |entries: &Vec<DirEntry>| entries.iter().filter(|e| e.is_present()).count();
         to_u64(self.parts.iter().map(present).sum())
     }
 
-    /// The digests of a partition's present pages, each bound to its page, ascending by page.
+    /// Returns the digests of a partition's present pages, each bound to its page, ascending by
+    /// page.
     pub fn bound_digests(
         &self,
         partition: PartitionId,
@@ -137,7 +138,7 @@ impl Directory {
         })
     }
 
-    /// XOR of all present pages' digests, each bound to its page.
+    /// Returns the XOR of all present pages' digests, each bound to its page.
     #[must_use]
     pub fn proof(&self, geometry: &Geometry) -> u64 {
         let all = (0..geometry.partitions).map(PartitionId);
@@ -145,7 +146,7 @@ impl Directory {
             .fold(0, |sum, (_, digest)| sum ^ digest)
     }
 
-    /// The encoded section of a partition; of a consistent image, with the partition's sequence number.
+    /// Encodes the section of a partition. In a consistent image it has the partition's sequence number.
     #[must_use]
     pub fn encode_section(
         &self,

@@ -30,11 +30,11 @@ pub struct DirectoryWriter {
 const HEAD_FIELDS_BYTES: usize = 40;
 /// The bytes of the fields that a reader ignores: see docs/formats/image.md.
 const IGNORED: [usize; 5] = [7, FLAGS_AT, 37, 38, 39];
-/// Where the flags are, and the one that says that the image's pages are of one instant.
+/// The offset of the flags, and the flag of an image whose pages are of one instant.
 const FLAGS_AT: usize = 36;
 const CONSISTENT: u8 = 1;
 
-/// Bytes of a directory's head before it is padded.
+/// Returns the size of a directory's head before it is padded, bytes.
 fn head_bytes(partitions: u16) -> usize {
     HEAD_FIELDS_BYTES + 20 * usize::from(partitions) + 4
 }
@@ -153,7 +153,7 @@ pub fn remove_old_directories(disk: &dyn Disk, slot: ImageSlot, k: CkptEpoch) ->
     Ok(())
 }
 
-/// A directory read back, with where each partition's sidecar is.
+/// A directory read back, with the place of each partition's sidecar.
 pub struct LoadedDirectory {
     /// The entries.
     pub directory: Directory,
@@ -168,7 +168,7 @@ pub struct LoadedDirectory {
 /// Reads and checks the directory of the checkpoint that the anchor names for a slot.
 ///
 /// # Errors
-/// [`Error::Corrupt`] naming what does not hold; the caller falls back to the other image.
+/// [`Error::Corrupt`], which names the fault; the caller falls back to the other image.
 pub fn read_directory(
     disk: &dyn Disk,
     anchor: &Anchor,
@@ -202,7 +202,7 @@ pub fn read_directory(
     Ok(out)
 }
 
-/// An open directory file, with what it must be of.
+/// An open directory file, and the image that it must belong to.
 struct Listing<'a> {
     file: Arc<dyn File>,
     path: String,
@@ -221,7 +221,7 @@ impl Listing<'_> {
         )
     }
 
-    /// The head without its checksum and padding.
+    /// Reads the head, and returns it without its checksum and padding.
     fn read_head(&self, anchor: &Anchor, slot: ImageSlot) -> Result<Vec<u8>> {
         let geometry = self.geometry;
         let mut head = vec![0; to_usize(head_room(geometry.partitions))];

@@ -37,7 +37,7 @@ impl ImageFile {
         disk.sync_dir(folder(slot))
     }
 
-    /// Opens the pages file of a slot and checks whose it is.
+    /// Opens the pages file of a slot and checks that it belongs to the database.
     pub fn open(disk: &dyn Disk, slot: ImageSlot, uuid: &Uuid) -> Result<ImageFile> {
         let path = pages_path(slot);
         let file = disk.open(&path, Access::Direct)?;
@@ -50,8 +50,8 @@ impl ImageFile {
         Ok(ImageFile { file, number })
     }
 
-    /// Opens the pages file of a slot that is about to be rewritten whole: a header that does not
-    /// check out is written again, too.
+    /// Opens the pages file of a slot that is about to be rewritten whole. A header that fails its
+    /// check is written again, too.
     ///
     /// # Errors
     /// [`Error::Foreign`] for another database's file; the disk's.
@@ -72,7 +72,7 @@ impl ImageFile {
         Ok(ImageFile { file, number })
     }
 
-    /// The place among the images' disks that its disk was made for.
+    /// Returns the place among the images' disks that its disk was made for.
     #[must_use]
     pub fn disk_number(&self) -> u8 {
         self.number
@@ -88,7 +88,7 @@ impl ImageFile {
         self.file.write_at(first.offset(), bytes)
     }
 
-    /// Reads pages that lie side by side. Whether they are the right ones the directory tells.
+    /// Reads pages that lie side by side. The directory shows whether they are the right ones.
     pub fn read(&self, first: Place, bytes: &mut [u8]) -> Result<usize> {
         debug_assert!(
             bytes.len().is_multiple_of(perdura_base::limits::PAGE_BYTES),
@@ -102,17 +102,17 @@ impl ImageFile {
         self.file.sync()
     }
 
-    /// Whether `bytes` are what the directory lists for the page.
+    /// Returns whether `bytes` are what the directory lists for the page.
     #[must_use]
     pub fn is_listed(page: PageId, bytes: &[u8], entry: &DirEntry) -> bool {
         page_crc(page, bytes) == entry.crc && perdura_page::layout::useq(bytes) == entry.useq
     }
 }
 
-/// Where the header of a pages file has its disk's number.
+/// The offset of the disk's number in the header of a pages file.
 const DISK_NUMBER: usize = 7;
 
-/// What of a pages file's header is not zeros, its checksum aside.
+/// Appends the fields of a pages file's header, without its zeros and its checksum.
 fn put_pages_header(out: &mut Vec<u8>, slot: ImageSlot, uuid: &Uuid, number: u8) {
     out.put(b"PIMG");
     out.put_u16(FORMAT_VERSION);
@@ -121,7 +121,7 @@ fn put_pages_header(out: &mut Vec<u8>, slot: ImageSlot, uuid: &Uuid, number: u8)
     out.put(&uuid.0);
 }
 
-/// Whether the bytes are those of [`encode_pages_header`].
+/// Returns whether the bytes are those of [`encode_pages_header`].
 fn is_pages_header(head: &[u8], slot: ImageSlot, uuid: &Uuid, number: u8) -> bool {
     let mut fields = Vec::with_capacity(32);
     put_pages_header(&mut fields, slot, uuid, number);

@@ -21,7 +21,7 @@ pub struct Checkpoints {
 }
 
 impl Checkpoints {
-    /// Makes a machine that begins behind a restart, whose anchor may have a long chain.
+    /// Makes a machine that begins after a restart, whose anchor may have a long chain.
     pub(super) fn new(wal: Arc<Wal>, machine: Checkpointer, chain_is_long: bool) -> Checkpoints {
         Checkpoints {
             wal,
@@ -52,7 +52,7 @@ impl Checkpoints {
         self.machine.lock().is_held()
     }
 
-    /// One step of the running checkpoint.
+    /// Takes one step of the running checkpoint.
     ///
     /// # Errors
     /// See [`Checkpointer::step`].
@@ -63,7 +63,7 @@ impl Checkpoints {
     /// Removes what the last checkpoint could not; see [`Checkpointer::clear_away`].
     ///
     /// # Errors
-    /// The disk's; try again later.
+    /// The disk's; the caller tries again later.
     pub fn clear_away(&self) -> Result<()> {
         match self.machine.try_lock() {
             Some(mut machine) => machine.clear_away(),
@@ -71,23 +71,23 @@ impl Checkpoints {
         }
     }
 
-    /// Notes how far an archive holds the log: no checkpoint cuts it ahead of that. See
+    /// Notes the end of the log in an archive: no checkpoint cuts the log beyond it. See
     /// [`AnchorCell::set_archived`](crate::AnchorCell::set_archived).
     ///
     /// # Errors
-    /// As there.
+    /// As [`AnchorCell::set_archived`](crate::AnchorCell::set_archived).
     pub fn set_archived(&self, end: &EpochEnds) -> Result<()> {
         self.machine.lock().set_archived(end)
     }
 
-    /// Gives the running checkpoint up, unless its image is being named already. Returns whether
+    /// Gives up the running checkpoint, unless its image is being named already. Returns whether
     /// one was given up.
     pub fn abandon(&self) -> bool {
         self.machine.lock().abandon()
     }
 
-    /// To be called once the first key-addressed table is attached and before its first ordered frame is
-    /// logged: gives a running fuzzy sweep up. Later checkpoints are cuts.
+    /// Gives up a running fuzzy sweep. Later checkpoints are cuts. The caller calls this after the first key-addressed
+    /// table is attached and before its first ordered frame is logged.
     pub fn require_cuts(&self) {
         self.machine.lock().require_cuts();
     }
@@ -113,9 +113,9 @@ impl Checkpoints {
         }
     }
 
-    /// After a restart, before work is taken: if the anchor's chain has grown long, two checkpoints,
-    /// so that both images and with them the log leave the old incarnations behind. One that a
-    /// disk cancels is no reason not to serve: the next restart tries again.
+    /// Takes two checkpoints if the anchor's chain has grown long, so that both images, and with them the log, leave
+    /// the old incarnations behind. Called after a restart, before work is taken. A checkpoint that a disk cancels does
+    /// not prevent service: the next restart tries again.
     ///
     /// # Errors
     /// The log has stopped.
@@ -127,13 +127,13 @@ impl Checkpoints {
         Ok(())
     }
 
-    /// The digest of the newest image; `None` as long as it is not known. Reading it never waits for a step.
+    /// Returns the digest of the newest image. `None`: it is not known yet. Reading it never waits for a step.
     #[must_use]
     pub fn newest_digest(&self) -> Option<Arc<SweepDigest>> {
         self.newest.lock().clone()
     }
 
-    /// Figures; reading them never waits for a step.
+    /// Returns figures; reading them never waits for a step.
     #[must_use]
     pub fn stats(&self) -> CheckpointStats {
         *self.figures.lock()

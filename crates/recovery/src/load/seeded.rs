@@ -9,7 +9,7 @@ use crate::image::disk_of;
 use crate::plan::ImagePlan;
 
 impl ImagePlan {
-    /// The seeded bug of believing whatever stands in the files beyond the image's directory.
+    /// Loads whatever the files hold beyond the image's directory: a seeded bug.
     ///
     /// # Errors
     /// The disk's.

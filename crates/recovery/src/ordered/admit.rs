@@ -1,4 +1,5 @@
-//! Whether a frame is played: its numbers against the image's, and against those before it.
+//! The decision whether a frame is played, by comparison of its numbers with the image's and with
+//! those before it.
 
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::{Epoch, Error, PartitionId, Result};
@@ -9,14 +10,14 @@ use super::refuse;
 use crate::families::Family;
 use crate::rule::wanted;
 
-/// The frames of one epoch that are played, and their places in the partitions' queues.
+/// The frames of one epoch that are to be played, and their places in the partitions' queues.
 pub(super) struct Admitted {
     pub entries: Vec<Entry>,
     /// A partition and the index of an entry: each partition's in the order of its numbers.
     pub places: Vec<(PartitionId, usize)>,
 }
 
-/// Judges frames.
+/// The judge of frames.
 pub(super) struct Admission {
     /// The image's numbers, by partition.
     image: Vec<u64>,
@@ -40,7 +41,8 @@ impl Admission {
         }
     }
 
-    /// Frames that the image has, bytes of all frames, and the highest number of each partition.
+    /// Returns the number of frames that the image has, the bytes of all frames, and the highest
+    /// number of each partition.
     pub fn into_figures(self) -> (u64, u64, Vec<u64>) {
         assert!(
             self.newest.iter().zip(&self.image).all(|(n, i)| n >= i),
@@ -91,7 +93,8 @@ impl Admission {
         })
     }
 
-    /// Whether the image has what a frame did: all its numbers are the image's, or none is.
+    /// Returns whether the image has what a frame did. Fails if the image has some of its numbers
+    /// and not all.
     fn is_reflected(&self, entry: &Entry) -> Result<bool> {
         let mut has = 0;
         for (partition, pseq) in entry.parts() {
@@ -131,7 +134,7 @@ impl Admission {
         ))
     }
 
-    /// The numbers of a partition are dense.
+    /// Fails if the numbers of a partition are not dense.
     fn follow(&mut self, partition: PartitionId, pseq: u64, entry: &Entry) -> Result<()> {
         let newest = &mut self.newest[usize::from(partition.0)];
         let expected = *newest + 1;
@@ -155,7 +158,7 @@ impl Admission {
     }
 }
 
-/// The error for a frame without a player.
+/// Returns the error for a frame without a player.
 #[cold]
 fn unplayable(entry: &mut Entry) -> Error {
     let family = entry.head.family;

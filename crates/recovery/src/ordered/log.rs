@@ -27,7 +27,7 @@ pub(super) struct EntryHead {
     pub family: Family,
     pub origin: Origin,
     numbers: OrderedHead,
-    /// Where its body begins in its payload.
+    /// The offset of its body in its payload.
     body: usize,
 }
 
@@ -122,7 +122,7 @@ impl<'a> Epochs<'a> {
         Epochs { cursor }
     }
 
-    /// Takes the frames of the next epoch, stream by stream; `None` at the end of the log.
+    /// Takes the frames of the next epoch, stream by stream. `None`: the log has ended.
     ///
     /// # Errors
     /// The medium's; damage; a frame that cannot be read, or of a family that is not declared.

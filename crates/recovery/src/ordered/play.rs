@@ -1,5 +1,4 @@
-//! Playing the ordered frames on some threads: each of them reads on when little is read ahead, and plays
-//! otherwise.
+//! Playing the ordered frames on some threads. Each thread reads more when little is read ahead, and plays otherwise.
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use perdura_base::checksum::mix64;
@@ -14,21 +13,21 @@ use super::{OrderedPlayer, refuse};
 use crate::level::Schedule;
 use crate::threads::{OnPanic, run_threads};
 
-/// Bytes of log that are read ahead of their play, about: whole epochs are. Enough short frames for any number of
-/// threads, and few enough that they stay in the processor's cache.
+/// About the number of bytes of log that are read ahead of their play: whole epochs are read. That is enough short
+/// frames for any number of threads, and few enough that they stay in the processor's cache.
 const AHEAD_BYTES: u64 = 1 << 20;
 
-/// So many frames of one partition a thread plays without asking what is next.
+/// The number of frames of one partition that a thread plays before it chooses again.
 const RUN_MAX: usize = 16;
 
-/// What the threads share.
+/// The state that the threads share.
 struct Shared {
     queues: Queues,
     /// A thread reads.
     feeding: bool,
-    /// All is read.
+    /// True if the whole log is read.
     ended: bool,
-    /// An error or a panic ends the pass.
+    /// True if an error or a panic ends the pass.
     stopped: bool,
     /// Frames that threads play now.
     playing: usize,
@@ -37,7 +36,7 @@ struct Shared {
     played: u64,
 }
 
-/// Where the frames come from.
+/// The source of the frames.
 struct Feeder<'a> {
     epochs: Epochs<'a>,
     admission: Admission,
@@ -53,7 +52,7 @@ pub(super) struct Pass<'a> {
     clock: &'a dyn Clock,
 }
 
-/// What a pass did.
+/// The result of a pass.
 pub(super) struct Done {
     pub played: u64,
     pub reflected: u64,
@@ -105,7 +104,7 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// What was done, when [`run`](Self::run) has returned.
+    /// Returns the result, once [`run`](Self::run) has returned.
     pub fn into_done(self) -> Done {
         let (shared, feeder) = (self.shared.into_inner(), self.feeder.into_inner());
         assert!(
@@ -148,7 +147,8 @@ impl<'a> Pass<'a> {
                 shared.feeding = true;
                 let fed = MutexGuard::unlocked(&mut shared, || self.feed());
                 shared.feeding = false;
-                // Before another thread looks: it would find that nobody reads or plays, and take that for a contradiction.
+                // Set before another thread looks. That thread would find that no thread reads or plays, and would
+                // report a contradiction.
                 shared.stopped |= fed.is_err();
                 match fed? {
                     Some(admitted) => shared.queues.push(admitted),
@@ -186,7 +186,7 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// The frames of the next epoch.
+    /// Reads the frames of the next epoch.
     fn feed(&self) -> Result<Option<Admitted>> {
         let mut feeder = self.feeder.lock();
         let begin = self.clock.mono_ns();
@@ -205,7 +205,8 @@ impl<'a> Pass<'a> {
     }
 }
 
-/// The error for frames none of which can be the next: the numbers of their partitions contradict each other.
+/// Returns the error for frames of which no frame can be the next: the numbers of their partitions contradict each
+/// other.
 #[cold]
 fn stuck(queues: &Queues) -> Error {
     let Some(entry) = queues.waiting() else {
@@ -227,19 +228,19 @@ fn stuck(queues: &Queues) -> Error {
     )
 }
 
-/// Chooses what a thread does next: with a seed at random, else the oldest.
+/// Chooses a thread's next work: at random by a seed, or the oldest without one.
 struct Chooser {
     state: u64,
     run_max: usize,
 }
 
 impl Chooser {
-    /// Whether to read on, with so many frames ready to be played.
+    /// Returns whether to read more, with `ready` frames ready to be played.
     fn feeds(&mut self, ready: usize) -> bool {
         self.state == 0 || ready == 0 || self.below(2) == 0
     }
 
-    /// One of so many ready frames.
+    /// Returns the index of one of `ready` ready frames.
     fn of(&mut self, ready: usize) -> usize {
         if self.state == 0 || ready < 2 {
             return 0;
@@ -247,7 +248,7 @@ impl Chooser {
         to_usize(self.below(to_u64(ready)))
     }
 
-    /// How many frames of one partition are taken together at most.
+    /// Returns the most frames of one partition that are taken together.
     fn run_max(&mut self) -> usize {
         if self.state == 0 {
             return self.run_max;

@@ -1,4 +1,4 @@
-//! The queues of the partitions: which frames may be played now.
+//! The queues of the partitions, which decide the frames that may be played now.
 
 use std::collections::VecDeque;
 
@@ -11,9 +11,9 @@ use super::log::Entry;
 
 /// A frame that waits or is being played.
 struct Node {
-    /// `None` while it is played.
+    /// The frame. `None`: it is being played.
     entry: Option<Entry>,
-    /// In how many of its queues other frames stand before it.
+    /// The number of its queues in which other frames are before it.
     waits: usize,
 }
 
@@ -42,22 +42,22 @@ impl Queues {
         }
     }
 
-    /// Whether nothing waits and nothing is played.
+    /// Returns whether no frame waits and no frame is played.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// How many frames are ready.
+    /// Returns the number of frames that are ready.
     pub fn ready(&self) -> usize {
         self.ready.len()
     }
 
-    /// Bytes that the frames keep.
+    /// Returns the number of bytes that the frames keep.
     pub fn weight(&self) -> u64 {
         self.weight
     }
 
-    /// A frame that waits, for the text of an error.
+    /// Returns a frame that waits, for the text of an error.
     pub fn waiting(&self) -> Option<&Entry> {
         let mut nodes = self.nodes.iter().flatten();
         nodes.find_map(|node| node.entry.as_ref())
@@ -100,9 +100,9 @@ impl Queues {
         }
     }
 
-    /// Takes a ready frame, the one of this index, and up to `max` in all: behind a frame of one partition those that
-    /// follow it in its queue and are of no other partition either. They are played in this order, by one thread,
-    /// which finds the partition in its cache. Returns whether there are so many ready frames.
+    /// Takes the ready frame at `index`. If it is of one partition, also takes the frames that follow it in the queue
+    /// and are of that partition alone, up to `max` frames in all. One thread plays them in this order, and finds the
+    /// partition in its cache. Returns false if no ready frame has this index.
     pub fn take(&mut self, index: usize, max: usize, run: &mut Vec<(usize, Entry)>) -> bool {
         assert!(run.is_empty(), "the frames taken before were played");
         let Some(number) = self.ready.remove(index) else {
@@ -158,14 +158,14 @@ impl Queues {
         };
         let node = self.nodes[next].as_mut().expect("a queue holds frames");
         node.waits -= 1;
-        // One that was taken with those before it is under way.
+        // A frame that was taken with those before it is being played already.
         if node.waits == 0 && node.entry.is_some() {
             self.ready.push_back(next);
         }
     }
 }
 
-/// The only partition whose queue a frame stands in.
+/// Returns the only partition in whose queue a frame is. `None`: it is in several.
 fn alone_in(entry: &Entry) -> Option<PartitionId> {
     match queues_of(entry) {
         [(partition, _)] => Some(*partition),
@@ -173,7 +173,7 @@ fn alone_in(entry: &Entry) -> Option<PartitionId> {
     }
 }
 
-/// The partitions whose queues a frame stands in.
+/// Returns the partitions in whose queues a frame is.
 fn queues_of(entry: &Entry) -> &[Part] {
     if armed(Flaw::FenceAtOneQueue) {
         return &entry.parts()[..1];

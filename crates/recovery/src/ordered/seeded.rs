@@ -5,7 +5,8 @@ use perdura_base::Pos;
 use crate::streams::Decided;
 
 impl Decided {
-    /// Makes the void blocks of each stream count. Returns where the streams ended.
+    /// Makes the void blocks of each stream count. Returns the positions at which the streams
+    /// ended.
     pub(super) fn revive_void_tail(&mut self) -> Vec<Pos> {
         let ends = self.cut.cut.clone();
         if self.void_tail.iter().all(Vec::is_empty) {

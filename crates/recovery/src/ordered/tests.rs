@@ -50,7 +50,7 @@ fn options(disk: &Arc<dyn Disk>, player: &Arc<Recorder>) -> RestartOptions {
     }
 }
 
-/// A database of four partitions whose log has these transactions, the first half in an epoch of its own.
+/// Returns a database of four partitions whose log has these transactions, the first half in a separate epoch.
 fn written(transactions: &[&[(u16, u64)]]) -> Arc<dyn Disk> {
     let disk: Arc<dyn Disk> = Arc::new(MemDisk::new());
     let new = NewDatabase {

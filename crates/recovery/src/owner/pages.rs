@@ -89,8 +89,8 @@ pub(crate) struct Loaded {
     pub state: State,
 }
 
-/// Fails if the pages of an image take more memory than the process may use: the kernel would end it while it loads them,
-/// and at each start anew.
+/// Fails if the pages of an image take more memory than the process may use. Otherwise the kernel would end the process
+/// at each start, while it loads them.
 fn check_ceiling(memory: &MemoryAccount, bytes: u64) -> Result<()> {
     // Indexes and the process itself come on top: at least this.
     let least = bytes.saturating_add(bytes / 16 + PROCESS_BYTES);
@@ -154,7 +154,7 @@ pub(crate) fn load(options: &RestartOptions, anchor: &Anchor) -> Result<Loaded> 
         if damaged.is_empty() {
             return Ok(Loaded { image, log, state });
         }
-        // What stood in for damaged pages is damaged too: a third image there is not.
+        // The image that replaced damaged pages is damaged too, and a third image does not exist.
         let stood_in = damaged.iter().filter(|(slot, _)| Some(*slot) != image.slot);
         let hopeless: BTreeSet<_> = stood_in.map(|(_, page)| *page).collect();
         lost.extend(&hopeless);
@@ -166,9 +166,9 @@ pub(crate) fn load(options: &RestartOptions, anchor: &Anchor) -> Result<Loaded> 
     }
 }
 
-/// Returns the means to build the indexes. Of a database that lacks pages, no sidecar is true, and nothing
-/// on the disks of the new database is what memory holds. Without records, nothing says which rows have moved between the
-/// image's instant and its sidecar, which is written behind the last visit.
+/// Returns the means to build the indexes. In a database that lacks pages, no sidecar is true, and no page on the disks
+/// of the new database equals its page in memory. Without records, nothing shows which rows have moved between the
+/// image's instant and its sidecar, which is written after the last visit.
 fn indexing<'a>(
     options: &'a RestartOptions,
     anchor: &Anchor,
@@ -192,7 +192,8 @@ fn indexing<'a>(
     }
 }
 
-/// Returns how many bytes of the log a restart is likely to read: those that the anchor vouches for, once for each pass.
+/// Returns the number of bytes of the log that a restart is likely to read: those that the anchor vouches for, once for
+/// each pass.
 fn likely_log_bytes(anchor: &Anchor, begin: &[Pos]) -> u64 {
     let ends = anchor.vouched.ends.iter().zip(begin);
     let bytes: u64 = ends.map(|(end, from)| end.0.saturating_sub(from.0)).sum();
@@ -202,7 +203,7 @@ fn likely_log_bytes(anchor: &Anchor, begin: &[Pos]) -> u64 {
     }
 }
 
-/// Notes what was loaded and played.
+/// Notes in the report what was loaded and played.
 fn report(report: &mut RestartReport, loaded: &Loaded) {
     let Loaded { image, log, state } = loaded;
     let (seconds, busy) = (&mut report.seconds, &state.busy);

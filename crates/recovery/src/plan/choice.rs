@@ -1,13 +1,12 @@
-//! The choice of an image to load, as one table over what is known of both.
+//! The choice of an image to load, as one table over the known facts of both.
 //!
 //! Images are opened only when the choice depends on them, so a fact may be that an image has not
-//! been opened. [`choose`] then says which one to open, and is called again with what was found.
+//! been opened. [`choose`] then returns the image to open, and is called again with the result.
 //!
-//! The rule: the newest complete image that can be read is loaded. If some of its pages are known to
-//! be damaged, the next older complete image stands in for them. Damage moves the choice to the older
-//! image, and so do damaged pages of an image that is of one instant, since the older one has them
-//! as of another; any other failure (no rights, no file handles) says nothing of the image and ends the
-//! restart, because loading the older image would then give up a sound one.
+//! The rule: the newest complete image that can be read is loaded. If some of its pages are known to be damaged, they
+//! come from the next older complete image. Damage moves the choice to the older image. So do damaged pages of an image
+//! that is of one instant, since the older image has them as of another. Any other failure (no rights, no file handles)
+//! proves nothing about the image and ends the restart, because loading the older image would then give up a sound one.
 
 /// The complete images, by age.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,7 +24,7 @@ impl Rank {
     }
 }
 
-/// What is known of the image of one rank.
+/// The known state of the image of one rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fact {
     /// The anchor names no complete image of this rank.
@@ -38,22 +37,22 @@ pub(super) enum Fact {
     Damaged,
     /// Its disk does not return a sector.
     Unreadable,
-    /// It could not be opened for a reason that is not the image's.
+    /// It could not be opened, for a reason that is no fault of the image.
     Failed,
 }
 
-/// What is known of both images.
+/// The known state of both images.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Facts {
     /// By [`Rank::index`].
     pub images: [Fact; 2],
-    /// Whether pages of that image, which the restart must not do without, are known to be damaged.
+    /// True if pages of that image, which the restart must not do without, are known to be damaged.
     pub has_bad: [bool; 2],
-    /// Whether the newer image is of one instant: pages of the older one cannot stand in for its pages.
+    /// True if the newer image is of one instant: pages of the older one cannot replace its pages.
     pub whole: bool,
 }
 
-/// What to do next.
+/// The next step of the restart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Choice {
     /// Open this image and choose again.
@@ -69,7 +68,7 @@ pub(super) enum Choice {
     /// Fail: pages of this image are damaged, and there is no older complete image, or its pages are damaged too
     /// and no mixture will do.
     NoOther(Rank),
-    /// Fail: pages of the newer image are damaged, and the older image cannot stand in for them.
+    /// Fail: pages of the newer image are damaged, and the older image cannot replace them.
     OtherUnusable,
 }
 
@@ -92,7 +91,7 @@ pub(super) fn choose(facts: Facts) -> Choice {
         (Fact::Usable | Fact::Absent | Fact::Damaged | Fact::Unreadable, Fact::Unopened) => {
             Choice::Open(Rank::Older)
         }
-        // A disk that returns nothing is not a damaged image, and nothing is lost by it.
+        // A disk that returns nothing does not mean a damaged image, and loses nothing.
         (Fact::Usable, Fact::Unreadable)
         | (
             Fact::Absent | Fact::Damaged | Fact::Unreadable,
@@ -135,8 +134,8 @@ mod tests {
         })
     }
 
-    /// The rule of the module, image by image: the complete images in their order, each passed over
-    /// if it is damaged, until one decides.
+    /// Applies the rule of the module, image by image: passes over each complete image that is
+    /// damaged, newest first, until one decides.
     fn by_the_rule(facts: Facts) -> Choice {
         let ranks = [Rank::Newer, Rank::Older];
         let of = |rank: Rank| facts.images[rank.index()];
@@ -211,7 +210,7 @@ mod tests {
             }
             let choice = choose(known);
             assert_eq!(choice, choose(found), "{found:?} chosen by {known:?}");
-            // What was not opened does not matter: another fact in its place changes nothing.
+            // An image that was not opened does not matter: another fact about it changes nothing.
             for rank in [Rank::Newer, Rank::Older] {
                 if known.images[rank.index()] == Fact::Unopened {
                     for other in [Fact::Usable, Fact::Damaged, Fact::Unreadable, Fact::Failed] {

@@ -1,7 +1,9 @@
-//! The ways to redo operations on a tree, as data: a table of dirty pages, and what is read ahead.
+//! The ways to redo operations on a tree, as data: a table of dirty pages, and the pages that are
+//! read ahead.
 //!
 //! # Source
-//! *Implementing Performance Competitive Logical Recovery* (002), section 5: Log0, Log1, Log2, SQL1, SQL2; ARIES is our addition.
+//! *Implementing Performance Competitive Logical Recovery* (002), section 5: Log0, Log1, Log2, SQL1, SQL2; ARIES is our
+//! addition.
 
 /// The source of the table of dirty pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -12,7 +14,7 @@ pub enum Table {
     Deltas,
     /// Of the operations' own pages and BW records (Algorithm 3). Pages are found by the operations' hints.
     Writes,
-    /// Of the operations' own pages and what the checkpoint's end says of dirty ones. Pages are found by hints.
+    /// Of the operations' own pages and the dirty pages in the checkpoint's end. Pages are found by hints.
     Checkpoint,
 }
 
@@ -23,7 +25,8 @@ pub enum Ahead {
     Nothing,
     /// The pages that lead to others (appendix A.1), and no more.
     Index,
-    /// The pages that lead to others, and then the dirty ones in the order in which Δ records name them (PF-list, appendix A).
+    /// The pages that lead to others, and then the dirty ones in the order in which Δ records name them (PF-list,
+    /// appendix A).
     List,
     /// The pages that lead to others, and then the dirty ones in the order of their rLSNs.
     Table,
@@ -32,7 +35,8 @@ pub enum Ahead {
 }
 
 impl Ahead {
-    /// Returns whether redo begins with the pages that lead to others in memory. Where operations say which page they are of, it needs none.
+    /// Returns whether redo begins with the pages that lead to others in memory. If operations name their pages, it
+    /// needs none of them.
     pub(crate) fn loads_index(self, table: Table) -> bool {
         let finds_by_key = matches!(table, Table::None | Table::Deltas);
         finds_by_key && self != Ahead::Nothing

@@ -1,8 +1,8 @@
 //! The section `MIRR` of the anchor (docs/formats/anchor.md): the writer whose acknowledgements may rest on nodes.
 //!
-//! The section is durable before the first acknowledgement rests on nodes, and goes when all is on disk again and no
-//! further one will. Between the two the database never starts from its disks alone: arbiter and nodes are
-//! asked first, or the operator gives up what only they may hold.
+//! The section is durable before the first acknowledgement rests on nodes. It is removed when the whole log is on disk
+//! again and no further acknowledgement will rest on nodes. Between the two the database never starts from its disks
+//! alone: arbiter and nodes are asked first, or the operator gives up what only they may hold.
 
 use perdura_base::cursor::{Reader, Writer};
 
@@ -16,7 +16,7 @@ pub struct Mirrored {
     pub generation: u64,
 }
 
-/// The section's payload.
+/// Returns the section's payload.
 #[must_use]
 pub(crate) fn encode(mirrored: Mirrored) -> Vec<u8> {
     let mut out = Vec::with_capacity(8);
@@ -25,7 +25,7 @@ pub(crate) fn encode(mirrored: Mirrored) -> Vec<u8> {
     out
 }
 
-/// The inverse of [`encode`].
+/// Decodes [`encode`].
 #[must_use]
 pub(crate) fn decode(payload: &[u8]) -> Option<Mirrored> {
     let mut r = Reader::new(payload);

@@ -1,4 +1,4 @@
-//! What the anchor says of a tree: the section `TREE` (docs/formats/anchor.md).
+//! The anchor's entry for a tree: the section `TREE` (docs/formats/anchor.md).
 
 use perdura_base::cursor::{Reader, Writer};
 use perdura_base::num::{to_u32, to_usize};
@@ -11,16 +11,16 @@ pub const TREE_DIR: &str = "tree";
 /// The tag of the section.
 pub const SECTION: [u8; 4] = *b"TREE";
 
-/// What the anchor says of a tree.
+/// The anchor's entry for a tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TreeAnchor {
     /// The scheme of its records.
     pub scheme: Scheme,
     /// Bytes of a page.
     pub page_bytes: usize,
-    /// The redo start of the newest checkpoint that has ended: what was changed by operations below it is in the pages.
+    /// The redo start of the newest checkpoint that has ended: the pages have the changes of all operations below it.
     pub rssp: Gsn,
-    /// That checkpoint; 0 if there was none.
+    /// The epoch of that checkpoint; 0 if there was none.
     pub k: CkptEpoch,
 }
 
@@ -32,7 +32,7 @@ pub enum RowPages<'a> {
     Tree(&'a TreeAnchor),
 }
 
-/// The section's payload.
+/// Returns the section's payload.
 #[must_use]
 pub(crate) fn encode(tree: &TreeAnchor) -> Vec<u8> {
     assert_eq!(
@@ -55,8 +55,8 @@ pub(crate) fn encode(tree: &TreeAnchor) -> Vec<u8> {
     out
 }
 
-/// Reads the section of a database of this scheme; `None` for what [`encode`] does not write. A section of an
-/// older build names no scheme: the tree's is the database's.
+/// Reads the section of a database of this scheme. A section of an older build names no scheme: then the tree has the
+/// database's scheme. `None`: [`encode`] does not write such a payload.
 #[must_use]
 pub(crate) fn decode(payload: &[u8], of_database: Scheme) -> Option<TreeAnchor> {
     let mut r = Reader::new(payload);

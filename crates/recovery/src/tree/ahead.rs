@@ -1,12 +1,12 @@
-//! Reading pages before redo wants them: which pages, and by whom.
+//! Reading pages before redo wants them: which pages, and on which threads.
 //!
-//! The log is read a little further than it is redone, and the pages of what comes next are offered to those who read: by a list of dirty pages,
-//! those of the tail alone, which no list has. Threads take the steps where there are any; without them the restart does, between two
-//! operations.
+//! The log is read a little further than it is redone, and the pages of the next operations are offered to the readers.
+//! With a list of dirty pages, only those of the tail are offered, which no list has. Reader threads take the steps if
+//! there are any. Without them, the restart takes the steps itself, between two operations.
 //!
 //! # Deviations
-//! Log2 reads the tail's pages on demand (002, appendix B). Here it finds them ahead by their keys, through the pages that it has loaded to begin
-//! with: a tail of 100 would be a hundred waits, one after the other.
+//! Log2 reads the tail's pages on demand (002, appendix B). Here the restart finds them ahead by their keys, through
+//! the pages that it loaded first. Otherwise a tail of 100 would be a hundred waits, one after the other.
 
 use std::collections::VecDeque;
 
@@ -27,7 +27,7 @@ use crate::threads::start;
 /// Frames that are read before they are redone.
 const FRAMES_AHEAD: usize = 4096;
 
-/// Tells the readers that nothing more is wanted, however redo ends.
+/// Ends the reading ahead when redo ends, in whatever way.
 struct Closing<'a, 'p>(&'a ReadAhead<'p>);
 
 impl Drop for Closing<'_, '_> {
@@ -51,7 +51,7 @@ pub(super) fn preload(tree: &Tree, readers: usize) {
     });
 }
 
-/// Runs `redo` while so many threads read ahead.
+/// Runs `redo` while `readers` threads read ahead.
 pub(super) fn read_beside<T>(
     ahead: &ReadAhead<'_>,
     readers: usize,
@@ -75,7 +75,7 @@ pub(super) struct Operations<'a, 'p> {
     /// The restart takes the readers' steps itself.
     steps: bool,
     waiting: VecDeque<Numbered>,
-    /// How many of these have been offered.
+    /// The number of waiting operations that have been offered.
     offered: usize,
 }
 
@@ -98,7 +98,7 @@ impl<'a, 'p> Operations<'a, 'p> {
         }
     }
 
-    /// The next frame of operations; `None` at the log's end.
+    /// Returns the next frame of operations. `None`: the log has ended.
     ///
     /// # Errors
     /// As [`NumberedLog::next`]; a frame that cannot be read.

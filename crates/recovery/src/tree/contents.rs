@@ -5,7 +5,7 @@ use perdura_base::{Error, Gsn, Result, TableId};
 use perdura_tree::contract::insist;
 use perdura_tree::tree::Tree;
 
-/// The end of a log that nothing is waited for in: each page may be written.
+/// The end of a log for which no page waits: each page may be written.
 pub const ALL_STABLE: Gsn = Gsn(u64::MAX);
 
 /// The rows of a tree.
@@ -25,7 +25,8 @@ impl Contents {
     }
 }
 
-/// Returns the error of a call that finds no room in memory: once the log is flushed it has some.
+/// Returns the error of a call that finds no room in memory. There will be room after the log is
+/// flushed.
 pub(super) fn pages_wait() -> Error {
     Error::LogFull(String::from(
         "the pages in memory are dirty, and wait for the log before they can be written",
@@ -35,7 +36,8 @@ pub(super) fn pages_wait() -> Error {
 /// Reads all rows of a tree. `eosl` is the end of the stable log, up to which pages may be written to make room.
 ///
 /// # Errors
-/// [`LogFull`](perdura_base::Error::LogFull) if the pages in memory wait for the log; the disk's; corruption, if a page is damaged.
+/// [`LogFull`](perdura_base::Error::LogFull) if the pages in memory wait for the log; the disk's; corruption, if a page
+/// is damaged.
 pub fn contents(tree: &Tree, eosl: Gsn) -> Result<Contents> {
     let mut all = Contents::default();
     for table in tree.tables() {

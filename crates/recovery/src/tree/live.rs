@@ -67,7 +67,8 @@ impl LiveTree {
         }
     }
 
-    /// Makes the trees of a database that is back, and returns what is open in them, too.
+    /// Makes the trees of a database that is back. Also returns the transactions that are open in
+    /// them.
     ///
     /// # Panics
     /// If the anchor names others.
@@ -97,16 +98,18 @@ impl LiveTree {
         self.scheme
     }
 
-    /// Reads a row. It takes no lock: what an open transaction wrote is seen.
+    /// Reads a row. It takes no lock, so it sees the writes of open transactions.
     ///
     /// # Errors
-    /// [`Usage`](perdura_base::Error::Usage) if there is no such table; [`LogFull`](perdura_base::Error::LogFull) if the pages in memory wait for the log; the disk's.
+    /// [`Usage`](perdura_base::Error::Usage) if there is no such table; [`LogFull`](perdura_base::Error::LogFull) if
+    /// the pages in memory wait for the log; the disk's.
     pub fn read(&self, table: TableId, key: &[u8]) -> Result<Option<Vec<u8>>> {
         self.insist(|| self.tree.read(table, key))
     }
 
-    /// Hands out the rows of the leaf that holds `from`, from there on. Returns where the next leaf begins, if there is one. As with
-    /// [`read`](Self::read), what open transactions wrote is seen. After an error rows may have been handed out.
+    /// Hands out the rows of the leaf that holds `from`, from there on. Returns the begin of the next leaf, if there is
+    /// one. Like [`read`](Self::read), it sees the writes of open transactions. After an error, some rows may have been
+    /// handed out.
     ///
     /// # Errors
     /// As [`read`](Self::read).
@@ -127,13 +130,13 @@ impl LiveTree {
         contents(&self.tree, self.wal.eosl(Rung::Disk))
     }
 
-    /// Returns the bytes of the tree's records since it was opened, but for those of checkpoints.
+    /// Returns the bytes of the tree's records since it was opened, without those of checkpoints.
     #[must_use]
     pub fn record_bytes(&self) -> RecordBytes {
         self.writer.bytes()
     }
 
-    /// Repeats a call whose pages find no frame, with steps of the writer in between.
+    /// Repeats a call while its pages find no frame, with steps of the writer in between.
     ///
     /// # Errors
     /// Those of the call; [`LogFull`](perdura_base::Error::LogFull) if the pages in memory wait for the log.
@@ -186,12 +189,12 @@ impl LiveTree {
         })
     }
 
-    /// Gives a checkpoint up.
+    /// Gives up a checkpoint.
     pub(crate) fn cancel_checkpoint(&self) {
         self.tree.cancel_checkpoint();
     }
 
-    /// Returns what the anchor says once the checkpoint's end is durable.
+    /// Returns the anchor's entry for the tree once the checkpoint's end is durable.
     pub(crate) fn named(&self, rssp: Gsn, k: CkptEpoch) -> TreeAnchor {
         assert!(
             rssp > Gsn(0) && k > CkptEpoch(0),
@@ -205,8 +208,8 @@ impl LiveTree {
         }
     }
 
-    /// Returns the log that a restart would need to undo what is open now, in each stream. A checkpoint asks before it
-    /// appends its end marks: whatever ends later has its end behind them.
+    /// Returns the positions from which a restart would need each stream, to undo the transactions that are open now. A
+    /// checkpoint asks before it appends its end marks: a transaction that ends later has its end behind them.
     pub(crate) fn needs(&self) -> Vec<Option<Pos>> {
         if armed(Flaw::CoverWithoutOpen) {
             return Vec::new();

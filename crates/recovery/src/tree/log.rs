@@ -1,7 +1,7 @@
 //! The numbered frames of all streams, in the order of their numbers.
 //!
-//! A stream's frames ascend, because numbers are taken under its lock. A reader of all frames fails at a number that is missing
-//! or doubled.
+//! A stream's frames ascend, because numbers are taken under its lock. A reader of all frames fails at a number that is
+//! missing or doubled.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -15,12 +15,12 @@ use crate::cursor::{Cursor, FrameBytes, Reads};
 use crate::route::{WRITERS_BUG, refuse};
 use crate::streams::UNIT_BYTES;
 
-/// Which frames are read.
+/// The frames that are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Wanted {
     /// The tree's records: long runs of blocks without one are skipped.
     Records,
-    /// All.
+    /// All numbered frames.
     All,
 }
 
@@ -108,21 +108,23 @@ pub(super) struct NumberedLog<'a> {
     wanted: Wanted,
     /// The end of the stable log of each life: up to there no number is missing.
     eosl: BTreeMap<Incarnation, Gsn>,
-    /// What lies below has been left behind by a checkpoint, but for what reaches into it.
+    /// A checkpoint has made everything below this number unnecessary, except frames that reach
+    /// beyond it.
     from: Gsn,
     /// The last frame that was handed out.
     last: Option<(Incarnation, u64)>,
 }
 
 impl<'a> NumberedLog<'a> {
-    /// Makes the log of the wanted frames of these streams, which end where they were cut. From number `from` on there is each.
+    /// Makes the log of the wanted frames of these streams, which end where they were cut. From number `from` on, each
+    /// number exists.
     pub fn new(scans: &'a [StreamScan], wanted: Wanted, from: Gsn) -> NumberedLog<'a> {
         let mut eosl = BTreeMap::new();
         for block in scans.iter().flat_map(|scan| &scan.blocks) {
             let newest: &mut Gsn = eosl.entry(block.incarnation).or_default();
             *newest = block.eosl.max(*newest);
         }
-        // Analysis skips blocks, so its units are short; what reads all of a log reads it in long ones.
+        // Analysis skips blocks, so its units are short. A reader of the whole log uses long units.
         let (unit_bytes, join_bytes) = match wanted {
             Wanted::Records => (1, Some(UNIT_BYTES)),
             Wanted::All => (UNIT_BYTES, None),
@@ -136,7 +138,7 @@ impl<'a> NumberedLog<'a> {
         }
     }
 
-    /// Takes the next frame; `None` at the end.
+    /// Takes the next frame. `None`: the log has ended.
     ///
     /// # Errors
     /// The medium's; damage; numbers that are missing or doubled.
@@ -159,7 +161,7 @@ impl<'a> NumberedLog<'a> {
         Ok(Some(frame))
     }
 
-    /// Up to the end of a life's stable log there is each number once.
+    /// Checks that each number exists once, up to the end of a life's stable log.
     fn check_number(&self, frame: &Numbered) -> Result<()> {
         let first = frame.head.numbers.start;
         let Some((life, end)) = self.last else {
@@ -188,7 +190,7 @@ impl<'a> NumberedLog<'a> {
     }
 }
 
-/// The highest number of a frame in these streams, which end where they were cut; 0 if there is none.
+/// Returns the highest number of a frame in these streams, which end where they were cut; 0 without a frame.
 ///
 /// # Errors
 /// As [`NumberedLog::next`].
@@ -211,7 +213,7 @@ pub(super) fn last_number(scans: &[StreamScan]) -> Result<Gsn> {
     Ok(Gsn(last))
 }
 
-/// The numbers of a frame, from its first bytes.
+/// Returns the numbers of a frame, from its first bytes.
 fn numbers_of(frame: Frame<'_>) -> Option<Range<u64>> {
     let mut r = Reader::new(frame.payload);
     let (first, count) = match frame.kind {

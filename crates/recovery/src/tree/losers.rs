@@ -1,8 +1,8 @@
-//! Which transactions over rows of a tree were open when the log ended, and what of theirs is to be taken back.
+//! The transactions over rows of a tree that were open when the log ended, and their changes that must be undone.
 //!
 //! # Source
-//! C. Mohan et al., "ARIES": compensations name the change that is to be taken back next, so that a rollback goes on where it
-//! stopped, over any number of crashes.
+//! C. Mohan et al., "ARIES": compensations name the change to undo next, so that a rollback continues where it stopped,
+//! over any number of crashes.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use perdura_base::{Gsn, Pos, StreamId, TableId, TxnId};
 use perdura_formats::operation::Act;
 use perdura_wal::Origin;
 
-/// A change that is to be taken back.
+/// A change that must be undone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToUndo {
     /// Its number.
@@ -31,9 +31,9 @@ pub struct Loser {
     pub txn: TxnId,
     /// The stream that its records are in.
     pub stream: StreamId,
-    /// Where they begin.
+    /// The position of its first record.
     pub first: Pos,
-    /// Its changes that no compensation has taken back, in their order.
+    /// Its changes that no compensation has undone, in their order.
     pub changes: Vec<ToUndo>,
 }
 
@@ -77,7 +77,7 @@ impl OpenTxns {
         });
     }
 
-    /// Those that the log's end leaves open.
+    /// Returns the transactions that the log's end leaves open.
     pub fn into_losers(self) -> Vec<Loser> {
         self.open.into_values().collect()
     }

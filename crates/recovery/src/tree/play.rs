@@ -1,7 +1,8 @@
-//! How a restart redoes the operations of a tree: a table of dirty pages, or none, and how it finds the page of an operation.
+//! The redo of a tree's operations: the table of dirty pages, if any, and the way to the page of an operation.
 //!
 //! # Source
-//! *Implementing Performance Competitive Logical Recovery* (002), section 5: Log0, Log1, Log2, SQL1, SQL2; ARIES is our addition.
+//! *Implementing Performance Competitive Logical Recovery* (002), section 5: Log0, Log1, Log2, SQL1, SQL2; ARIES is our
+//! addition.
 
 use perdura_base::{Gsn, Pid, Result};
 use perdura_formats::operation::OperationFrame;
@@ -14,7 +15,7 @@ use perdura_tree::tree::Tree;
 
 use crate::player::Table;
 
-/// What makes the table.
+/// The analysis that makes the table.
 pub(super) enum Analysis {
     None,
     Deltas(LogicalAnalysis),
@@ -32,7 +33,7 @@ impl Analysis {
         }
     }
 
-    /// A record of the tree, behind the redo start.
+    /// Takes a record of the tree, behind the redo start.
     pub fn record(&mut self, gsn: Gsn, record: &TreeRecord) {
         match record {
             TreeRecord::Structure(structure) => self.structure(gsn, structure),
@@ -67,7 +68,7 @@ impl Analysis {
         }
     }
 
-    /// An update of a page, behind the redo start.
+    /// Takes an update of a page, behind the redo start.
     fn update(&mut self, pid: Pid, gsn: Gsn) {
         match self {
             Analysis::None | Analysis::Deltas(_) => {}
@@ -76,7 +77,7 @@ impl Analysis {
         }
     }
 
-    /// Operations, behind the redo start.
+    /// Takes operations, behind the redo start.
     pub fn operations(&mut self, frame: &OperationFrame<'_>, rssp: Gsn) {
         for ((_, act), gsn) in frame.acts.iter().zip(frame.first.0..) {
             if let Some(row) = act.row()
@@ -87,7 +88,7 @@ impl Analysis {
         }
     }
 
-    /// The table, and how it is used.
+    /// Ends the analysis. Returns the table with the way of its use.
     pub fn into_redo(self) -> Redo {
         match self {
             Analysis::None => Redo::ByKey(None),
@@ -98,14 +99,14 @@ impl Analysis {
     }
 }
 
-/// How operations find their pages.
+/// The way in which operations find their pages.
 pub(super) enum Redo {
     ByKey(Option<DirtyPages>),
     ByPage(DirtyPages),
 }
 
 impl Redo {
-    /// The table, if there is one.
+    /// Returns the table, if there is one.
     pub fn table(&self) -> Option<&DirtyPages> {
         match self {
             Redo::ByKey(table) => table.as_ref(),
@@ -113,7 +114,8 @@ impl Redo {
         }
     }
 
-    /// Whether redo will want an operation's page, as far as that is known without it.
+    /// Returns whether redo will want an operation's page, as far as that is known without the
+    /// page.
     pub fn wants(&self, pid: Pid, gsn: Gsn) -> bool {
         self.table()
             .is_none_or(|table| table.skips(pid, gsn).is_none())

@@ -1,7 +1,7 @@
 //! The undo of transactions over rows of a tree that the last life left open, in the life that the anchor names.
 //!
-//! A restart that changes nothing undoes them in memory: over disks that keep in a scratch file what it writes to
-//! pages ([`OverlayDisk`](perdura_device::OverlayDisk)), and without a log.
+//! A restart that changes nothing undoes them in memory, without a log. Its disks keep its writes to pages in a scratch
+//! file ([`OverlayDisk`](perdura_device::OverlayDisk)).
 //!
 //! # Source
 //! C. Mohan et al., "ARIES": each undo is a compensation, which no restart undoes again.
@@ -22,10 +22,11 @@ use super::losers::Loser;
 use super::writing::{LoggedTxn, undo_newest};
 use crate::flush::flush_all;
 
-/// Undoes what transactions left open, and ends each. Returns how many changes were undone.
+/// Undoes the changes of open transactions, and ends each. Returns the number of changes that were
+/// undone.
 ///
 /// # Errors
-/// The log's and the disks': what is left is undone by the next start.
+/// The log's and the disks'. The next start undoes what is left.
 pub(crate) fn settle(live: &LiveTree, losers: Vec<Loser>) -> Result<u64> {
     if armed(Flaw::LosersForgotten) {
         return Ok(0);
@@ -35,7 +36,8 @@ pub(crate) fn settle(live: &LiveTree, losers: Vec<Loser>) -> Result<u64> {
         let mut txn = LoggedTxn::new(loser.txn, loser.stream);
         live.adopt(&mut txn, loser.first);
         let mut changes = loser.changes;
-        // One that is refused again when the log is flushed has no space: the next start continues.
+        // An undo that is refused again after the log is flushed has no space: the next start
+        // continues.
         let mut was_refused = false;
         loop {
             match live.undo_one(&mut txn, &mut changes) {
@@ -83,8 +85,8 @@ impl Log for NoLog {
     }
 }
 
-/// Undoes the same after a restart that changes nothing, with numbers above the last one of the log. Returns how many
-/// changes were undone.
+/// Undoes them after a restart that changes nothing, with numbers above the last one of the log. Returns the number of
+/// changes that were undone.
 ///
 /// # Errors
 /// The disks'.

@@ -1,4 +1,4 @@
-//! The tree's records in the log: in stream 0, so that they have an order by themselves.
+//! The tree's records in the log, in stream 0, so that they have an order.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -31,7 +31,7 @@ struct Counters {
     structure: AtomicU64,
 }
 
-/// Appends the tree's records to a log.
+/// The writer of the tree's records to a log.
 #[derive(Clone)]
 pub struct TreeWriter {
     wal: Arc<Wal>,
@@ -45,7 +45,7 @@ impl std::fmt::Debug for TreeWriter {
 }
 
 impl TreeWriter {
-    /// A writer to this log.
+    /// Makes a writer to this log.
     #[must_use]
     pub fn new(wal: Arc<Wal>) -> TreeWriter {
         TreeWriter {
@@ -54,7 +54,7 @@ impl TreeWriter {
         }
     }
 
-    /// What it has appended, and its copies.
+    /// Returns the bytes that it and its copies have appended.
     #[must_use]
     pub fn bytes(&self) -> RecordBytes {
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);

@@ -58,7 +58,7 @@ pub enum Purpose {
 pub struct Changed {
     /// The row before, if there was one.
     pub before: Option<Vec<u8>>,
-    /// The operation's number; `None` if the row stays as it is, and nothing was logged.
+    /// The operation's number. `None`: the row stays unchanged, and nothing was logged.
     pub gsn: Option<Gsn>,
 }
 
@@ -158,7 +158,7 @@ impl LiveTree {
         );
         self.cut_notes();
         if applied.is_sparse {
-            // Where pages have no room for a merge, a later write meets the page again.
+            // If memory has no room for a merge, a later write meets the page again.
             let _merged_or_later = self.insist(|| self.tree.merge(table, key, &self.writer));
         }
         Ok(Changed {
@@ -195,11 +195,11 @@ impl LiveTree {
     }
 }
 
-/// Undoes the newest change, if there is one: `change` makes its row what it was, and returns the number of that
-/// operation. Returns whether there was one.
+/// Undoes the newest change, if there is one: `change` restores its row, and returns the number of that operation.
+/// Returns whether there was a change.
 ///
 /// # Errors
-/// Those of `change`: nothing was undone then.
+/// Those of `change`: after an error nothing was undone.
 pub(super) fn undo_newest(
     changes: &mut Vec<ToUndo>,
     change: impl FnOnce(&ToUndo, Purpose) -> Result<Option<Gsn>, Error>,

@@ -1,5 +1,5 @@
-//! Checkpoints of one instant, while transactions go on: the image has every key-addressed row and every
-//! sequence number as of its cut, and page records lead from it to the end of the log.
+//! Checkpoints of one instant, while transactions run. The image has every key-addressed row and every sequence number
+//! as of its cut, and page records lead from it to the end of the log.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ const GEOMETRY: Geometry = Geometry {
 };
 /// Its changes are in the log.
 const PAGED: TableId = TableId(1);
-/// Its changes are in no log: a restart has what the image has.
+/// Its changes are in no log: a restart has the rows of the image.
 const KEYED: TableId = TableId(2);
 
 #[derive(Clone)]
@@ -176,7 +176,7 @@ impl World {
         }
     }
 
-    /// A checkpoint with transactions in between, to its end or to a crash.
+    /// Runs a checkpoint with transactions in between, to its end or to a crash.
     fn checkpoint(&mut self, db: &Life, crashes: bool) {
         let at = (self.count, rows(&db.heap, KEYED));
         db.checkpoints.begin().expect("a checkpoint");
@@ -194,7 +194,8 @@ impl World {
         self.images.push(at);
     }
 
-    /// Whether a restart finds page-addressed rows as they were, and the others as the image has them.
+    /// Returns the report if a restart finds page-addressed rows as they were, and the others as in the image. `None`:
+    /// it does not.
     fn restarts(&self, paged: &Rows, image: Option<&(u64, Rows)>) -> Option<RestartReport> {
         let db = self.open();
         let none = (0, Rows::new());

@@ -7,8 +7,8 @@ use perdura_recovery::{RestartMode, restart};
 
 use crate::made;
 
-/// Found in review: a life noted its directories when it began, and so took one for its own that had replaced them
-/// during the restart. What it acknowledged went into files without names.
+/// Found in review: a life noted its directories when it began. So it took a directory for its own that had replaced
+/// the old one during the restart. What it acknowledged went into files without names.
 #[test]
 fn a_directory_that_is_replaced_during_the_restart_is_missed() {
     let dir = tempfile::tempdir().unwrap();

@@ -11,14 +11,14 @@ use perdura_recovery::{
 };
 use perdura_wal::{Scheme, SegmentSizes};
 
-/// Makes one with this many streams on one disk.
+/// Makes a database with this many streams on one disk.
 pub fn database(streams: u8) -> Arc<dyn Disk> {
     let disk: Arc<dyn Disk> = Arc::new(MemDisk::new());
     make(&disk, streams);
     disk
 }
 
-/// Returns the options of a restart of one with one stream.
+/// Returns the options of a restart of a database with one stream.
 pub fn options(disk: &Arc<dyn Disk>, mode: RestartMode) -> RestartOptions {
     let disks = Disks::on_one(Arc::clone(disk), 1);
     let clock = Arc::new(ManualClock::at(1));
@@ -29,7 +29,7 @@ pub fn options(disk: &Arc<dyn Disk>, mode: RestartMode) -> RestartOptions {
     }
 }
 
-/// Begins a life behind a restart.
+/// Begins a life after a restart.
 pub fn life(restarted: Restarted, options: &RestartOptions) -> Life {
     let memory = LogMemory {
         block_bytes_max: 8192,

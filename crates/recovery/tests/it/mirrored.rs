@@ -1,4 +1,4 @@
-//! A restart from a disk alone that lacks what only the memories of a mirror held.
+//! A restart from a disk alone that lacks the log that only the memories of a mirror held.
 
 use std::sync::Arc;
 
@@ -65,7 +65,7 @@ fn a_restart_goes_on_without_what_the_mirror_held_only_if_its_options_say_so() {
     again.tail = Tail::GivenUp;
     let report = restart(&again).unwrap().unwrap().report;
     assert_eq!(report.durable_epoch, on_disk.0);
-    // What was given up is void in the next life.
+    // The part that was given up is void in the next life.
     again.tail = Tail::OnDisk;
     assert!(restart(&again).unwrap().is_some());
 }

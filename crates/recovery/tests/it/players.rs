@@ -33,7 +33,7 @@ impl Machine {
         )
     }
 
-    /// The log of the next life.
+    /// Opens the log of the next life.
     fn open(&self, method: &Method) -> Result<Arc<Wal>> {
         let options = self.options(method, Schedule::inline(Level::Three, 0));
         let restarted = restart(&options)?.expect("it was made");
@@ -51,7 +51,7 @@ impl Machine {
         .wal)
     }
 
-    /// A restart that changes nothing.
+    /// Runs a restart that changes nothing.
     fn try_out(&self, method: &Method, schedule: Schedule) -> Result<()> {
         let options = RestartOptions {
             mode: perdura_recovery::RestartMode::Dry,
@@ -78,7 +78,7 @@ fn numbers_of_operations_go_on_above_those_of_the_lives_before() {
     for life in 1..=4 {
         let wal = machine.open(&METHODS[0]).unwrap();
         assert!(wal.last_gsn() >= last && wal.eosl(Rung::Disk) == wal.last_gsn());
-        // The third life numbers nothing, and its blocks say how far the others have got.
+        // The third life numbers nothing, and its blocks name the last number of the others.
         for count in [2, 3].into_iter().filter(|_| life != 3) {
             // A frame that no player reads.
             let frame = (FrameKind::Beacon, count);
@@ -124,7 +124,7 @@ fn a_record_of_another_scheme_is_refused_by_every_player_and_not_passed_over() {
         let other = match method.player {
             Player::Pages(PagePlayer::Group(_)) => FrameKind::Record,
             Player::Pages(_) => FrameKind::Group,
-            // They have no place in a log without their frames; see `ordered` and, of steal mode, `keyed`.
+            // They do not play in a log without their frames; see `ordered` and, in steal mode, `keyed`.
             Player::Ordered | Player::Tree(_) => continue,
         };
         let later = [
@@ -147,7 +147,7 @@ fn a_record_of_another_scheme_is_refused_by_every_player_and_not_passed_over() {
     }
 }
 
-/// A method whose player takes `Record` frames, for a log of any scheme.
+/// Returns a method whose player takes `Record` frames, for a log of any scheme.
 fn for_any_log(player: &Player) -> Method {
     Method {
         name: "any",

@@ -1,6 +1,6 @@
-//! `recover` by an image and a log that the product does not have: a log held in memory, sorted as an
-//! archive would be, and an image that is the state of an epoch. Both exist in this file alone, and
-//! find the same state as the product's streams.
+//! `recover` by an image and a log that the product does not have. The log is held in memory, sorted like an archive,
+//! and the image is the state of an epoch. Both exist in this file alone, and find the same state as the product's
+//! streams.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -44,8 +44,8 @@ struct Kept {
     origin: Origin,
 }
 
-/// A source that holds its frames in memory, in parts and units that have nothing to do with the
-/// streams they came from.
+/// A source that holds its frames in memory, in parts and units that are independent of the streams
+/// they came from.
 struct Archive {
     parts: Vec<Vec<Shelf>>,
     end: Epoch,
@@ -193,7 +193,8 @@ impl Image for Copies {
     }
 }
 
-/// What pages hold. The update number is not among it: it is the end of a restart that assigns it.
+/// Returns the contents of pages, without the update number, which only the end of a restart
+/// assigns.
 fn pages(heap: &Heap) -> BTreeMap<PageId, Vec<u8>> {
     let mut found = BTreeMap::new();
     for page in (0..PAGES).map(PageId) {
@@ -211,7 +212,7 @@ struct Machine {
 }
 
 impl Machine {
-    /// A database with some epochs of random changes, in two lives.
+    /// Makes a database with some epochs of random changes, in two lives.
     fn new(seed: u64) -> Machine {
         let disk: Arc<dyn Disk> = Arc::new(MemDisk::new());
         let disks = Disks::on_one(disk, usize::from(STREAMS));
@@ -233,7 +234,7 @@ impl Machine {
         machine
     }
 
-    /// A life of the database. Its pages have no class, so no index has their rows.
+    /// Runs a life of the database. Its pages have no class, so no index has their rows.
     fn live(&self, rng: &mut fastrand::Rng, useq: &mut [u32]) {
         let options = RestartOptions::of_records(
             self.disks.clone(),
@@ -267,7 +268,7 @@ impl Machine {
         assert!(wal.durable(Rung::Disk) > Epoch(0));
     }
 
-    /// What the streams hold, by the product's own source.
+    /// Returns the state of the streams, by the product's own source.
     fn by_streams(&self, schedule: Schedule) -> Result<State> {
         let anchor = read_anchor(self.disks.data.as_ref()).unwrap().unwrap();
         let Disks { data, images, .. } = &self.disks;
@@ -277,7 +278,7 @@ impl Machine {
         recovered(&plan, &streams, schedule)
     }
 
-    /// Every frame of the log that counts, and its durable epoch.
+    /// Returns every frame of the log that counts, and its durable epoch.
     fn frames(&self) -> (Vec<Kept>, Epoch) {
         let anchor = read_anchor(self.disks.data.as_ref()).unwrap().unwrap();
         let begin = vec![perdura_base::Pos(0); usize::from(STREAMS)];
@@ -305,7 +306,7 @@ impl Machine {
     }
 }
 
-/// A group with one change of a page.
+/// Returns a group with one change of a page.
 fn change(rng: &mut fastrand::Rng, page: PageId, useq: Useq) -> Vec<u8> {
     let now: Vec<u8> = (0..40).map(|_| rng.u8(1..)).collect();
     let mut body = Vec::new();
@@ -339,7 +340,7 @@ fn recovered<I: Image, S: LogSource>(image: &I, log: &S, schedule: Schedule) -> 
     recover(image, log, &means)
 }
 
-/// The frames in another order, in parts of their own; a unit holds frames of one life.
+/// Returns the frames in another order, in other parts. A unit holds frames of one life.
 fn archive(mut kept: Vec<Kept>, end: Epoch, rng: &mut fastrand::Rng) -> Archive {
     rng.shuffle(&mut kept);
     kept.sort_by_key(|frame| frame.origin.life);

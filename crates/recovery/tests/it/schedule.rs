@@ -1,5 +1,6 @@
-//! The schedule on toy work that notes what happened: the edges of each level, every job once,
-//! streams in order, errors handed on, merging workers that never wait for each other in a circle.
+//! The schedule on toy work that notes what happened. Tests the edges of each level, every job
+//! once, streams in order, errors handed on, and merging workers that never wait for each other in
+//! a circle.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -29,7 +30,7 @@ enum Event {
 /// Indexes of a toy.
 const INDEXES: usize = 5;
 
-/// Work of so many parts and units. Ordered units carry serial numbers, rising within a stream.
+/// Work of the given parts and units. Ordered units carry serial numbers, rising within a stream.
 struct Toy {
     parts: Vec<usize>,
     units: Vec<usize>,
@@ -66,7 +67,7 @@ impl Toy {
         Ok(())
     }
 
-    /// The serial numbers in a unit: three, spread so that streams interleave.
+    /// Returns the serial numbers in a unit: three, spread so that streams interleave.
     fn serials(&self, stream: usize, unit: usize) -> Vec<u64> {
         let streams = self.units.len();
         (0..3)

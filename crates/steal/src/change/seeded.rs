@@ -7,8 +7,8 @@ use crate::txn::Txn;
 use crate::txn::seeded::{Pending, is_odd};
 
 impl Steal {
-    /// The seeded bug of step 2 as printed: outside a window the tag is read without the latch,
-    /// and the page is changed later. Returns whether it took the change.
+    /// Defers the change, as in the seeded bug of step 2 as printed: outside a window the tag is
+    /// read without the latch, and the page is changed later. Returns whether it took the change.
     pub(crate) fn defer_change(&self, txn: &mut Txn, held: usize, row: Option<&[u8]>) -> bool {
         let at = txn.buffers.held[held].at;
         if !armed(Flaw::FlagOutsideLatch) || *self.streams.gate() || !is_odd(txn.id, at.slot) {
@@ -23,7 +23,7 @@ impl Steal {
         true
     }
 
-    /// Finishes what a seeded bug left unfinished: the transaction's next action.
+    /// Finishes the change that a seeded bug left unfinished, at the transaction's next action.
     pub fn settle(&self, txn: &mut Txn) {
         match txn.pending.take() {
             None => {}

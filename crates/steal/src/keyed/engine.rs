@@ -1,4 +1,4 @@
-//! The database: creating it, opening it, and what it has beside its life: transactions over the keys of its tree.
+//! The database: creating and opening it, and its part besides the life: transactions over the keys of its tree.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use super::txn::KeyTxns;
 use crate::env::StealEnv;
 use crate::txn::Committed;
 
-/// How full the leaves of a table are that a database is made with, percent.
+/// The fill of the leaves of a table that a database is made with, percent.
 const FILL_PERCENT: usize = 90;
 
 /// An open database of transactions over keys. All methods take `&self`; a [`KeyTxn`](super::KeyTxn) belongs to one
@@ -37,18 +37,19 @@ impl Deref for Keyed {
 }
 
 impl Keyed {
-    /// Makes a database and opens it. Its tables are empty, but for the first of them if there are `rows`, which ascend by their keys:
-    /// they are there as soon as the database is.
+    /// Makes a database and opens it. Its tables are empty, except the first if there are `rows`, which ascend by their
+    /// keys. The rows exist as soon as the database does.
     ///
     /// # Errors
-    /// [`Error::Usage`] if there is a database already, an option is out of its range, or rows do not ascend; the disks'.
+    /// [`Error::Usage`] if there is a database already, an option is out of its range, or rows do not ascend; the
+    /// disks'.
     pub fn create(
         env: StealEnv,
         options: KeyedOptions,
         rows: Option<&mut dyn Iterator<Item = NewRow>>,
     ) -> Result<Keyed> {
         options.check(&env)?;
-        // One that has lost its anchor is not made anew: its log is there.
+        // A database that has lost its anchor is not made anew: its log exists.
         let is_there = find(env.disks.data.as_ref(), &env.disks.logs)?.is_some();
         let geometry = Geometry {
             partitions: 1,
@@ -70,9 +71,8 @@ impl Keyed {
         Ok(opened.expect("the database was made just now"))
     }
 
-    /// Brings the database on these disks back; `Ok(None)` if the disks hold no database. The restart undoes what the
-    /// last life left open.
-    /// [`report`](Life::report) says what was done.
+    /// Brings the database on these disks back. `Ok(None)`: the disks hold no database. The restart undoes the
+    /// transactions that the last life left open. [`report`](Life::report) returns what was done.
     ///
     /// # Errors
     /// See [`restart`]; the disks'.
@@ -115,25 +115,26 @@ impl Keyed {
         }))
     }
 
-    /// The transactions.
+    /// Returns the transactions.
     #[must_use]
     pub fn txns(&self) -> &KeyTxns {
         &self.txns
     }
 
-    /// The pages.
+    /// Returns the pages.
     #[must_use]
     pub fn tree(&self) -> &Arc<Tree> {
         self.txns.live().tree()
     }
 
-    /// The settings it was opened with.
+    /// Returns the settings it was opened with.
     #[must_use]
     pub fn options(&self) -> &KeyedOptions {
         &self.options
     }
 
-    /// Returns whether a commit may be acknowledged: with a mirror as soon as that holds it.
+    /// Returns whether a commit may be acknowledged. With a mirror, it may as soon as the mirror
+    /// holds it.
     #[must_use]
     pub fn is_acked(&self, committed: &Committed) -> bool {
         debug_assert!(

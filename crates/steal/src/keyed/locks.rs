@@ -1,4 +1,4 @@
-//! Which transaction has a row.
+//! The transactions that have rows.
 
 use std::collections::HashMap;
 
@@ -19,7 +19,7 @@ pub struct Locks {
 }
 
 impl Locks {
-    /// No row is anybody's.
+    /// Makes locks that no transaction has.
     #[must_use]
     pub fn new() -> Locks {
         Locks {
@@ -32,7 +32,8 @@ impl Locks {
         &self.parts[to_usize(hash % PARTS)]
     }
 
-    /// Gives a row to a transaction. `None` if another has it; whether it is new to this one.
+    /// Gives a row to a transaction. Returns whether the row is new to it. `None`: another
+    /// transaction has the row.
     pub fn take(&self, row: &RowKey, txn: TxnId) -> Option<bool> {
         let mut part = self.part(row).lock();
         match part.get(row) {
@@ -44,10 +45,10 @@ impl Locks {
         }
     }
 
-    /// A transaction has ended with this row.
+    /// Releases a row that a transaction has.
     ///
     /// # Panics
-    /// If it does not have it.
+    /// If the transaction does not have the row.
     pub fn release(&self, row: &RowKey, txn: TxnId) {
         let holder = self.part(row).lock().remove(row);
         assert_eq!(holder, Some(txn), "a row goes back from who has it");

@@ -11,7 +11,7 @@ use perdura_wal::Scheme;
 use crate::env::StealEnv;
 use crate::options::{Route, check_log_sizes};
 
-/// Settings. Those of a database that is there already come from its anchor: scheme, size of pages and of segments.
+/// Settings. Scheme, size of pages and size of segments of an existing database come from its anchor.
 #[derive(Debug, Clone)]
 pub struct KeyedOptions {
     /// The logging scheme of a new database: logical or physiological.
@@ -22,17 +22,18 @@ pub struct KeyedOptions {
     pub tables: Vec<TableId>,
     /// Pages in memory.
     pub frames: usize,
-    /// How many of them may be dirty before the writer works, percent.
+    /// The part of them that may be dirty before the writer works, percent.
     pub dirty_percent: usize,
-    /// How many of the pages in memory a restart may leave dirty before it writes some, percent.
+    /// The part of the pages in memory that a restart may leave dirty before it writes some,
+    /// percent.
     pub restart_dirty_percent: usize,
-    /// How the file of pages is accessed.
+    /// The access to the file of pages.
     pub access: Access,
     /// Threads that read ahead while the database restarts; 0: the restart itself, between two operations.
     pub readers: usize,
-    /// When notes are cut; `None`: as the pool's size gives it.
+    /// The limits at which notes are cut. `None`: by the pool's size.
     pub limits: Option<Limits>,
-    /// Whether a Δ has the number of each update: a restart knows the dirty pages exactly, and the log is longer.
+    /// True if a Δ has the number of each update: a restart knows the dirty pages exactly, and the log is longer.
     pub with_numbers: bool,
     /// Size of a log segment of a new database, bytes.
     pub segment_bytes: u64,
@@ -40,21 +41,23 @@ pub struct KeyedOptions {
     pub block_bytes_max: usize,
     /// Log bytes that may wait in a stream before changes are refused.
     pub queue_bytes_max: u64,
-    /// Where else the log is held, if the caller has its blocks shipped ([`perdura_wal::Wal::ship_by`]): commits are acknowledged there, and
-    /// pages written when the log's disk has it.
+    /// The mirror of the log, if the caller has its blocks shipped ([`perdura_wal::Wal::ship_by`]). Commits are
+    /// acknowledged when the mirror has them, and pages are written when the log's disk has them. `None`: the log has
+    /// no mirror.
     pub mirror: Option<perdura_wal::TailOptions>,
-    /// Whether to open without what only other memories held of the log.
+    /// True to open without the part of the log that only other memories held.
     pub accept_loss: bool,
-    /// Which stream a transaction is given.
+    /// The choice of a transaction's stream.
     pub route: Route,
-    /// How a restart works.
+    /// The schedule of a restart.
     pub schedule: Schedule,
     /// The restart method, or "auto".
     pub method: &'static str,
 }
 
 impl KeyedOptions {
-    /// The settings of a database of this scheme with one table, 1, and so many pages in memory.
+    /// Returns the settings of a database of this scheme with one table, 1, and `frames` pages in
+    /// memory.
     #[must_use]
     pub fn new(scheme: Scheme, frames: usize) -> KeyedOptions {
         KeyedOptions {
@@ -93,14 +96,14 @@ impl KeyedOptions {
         }
     }
 
-    /// Pages that may be dirty before the writer works.
+    /// Returns the number of pages that may be dirty before the writer works.
     #[must_use]
     pub fn dirty_max(&self) -> usize {
         debug_assert!(self.dirty_percent <= 90, "checked when it was opened");
         (self.frames * self.dirty_percent / 100).max(1)
     }
 
-    /// Checks what an open goes by.
+    /// Checks the settings that an open uses.
     pub(super) fn check_open(&self) -> Result<()> {
         check_log_sizes(self.block_bytes_max)?;
         self.means().check()?;

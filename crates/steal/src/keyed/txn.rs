@@ -18,10 +18,10 @@ use crate::numbers::Numbers;
 use crate::options::Route;
 use crate::txn::Committed;
 
-/// What a write came to.
+/// The result of a write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Write {
-    /// It is done; the row before, if there was one.
+    /// It is done. The value is the row before, if there was one.
     Done(Option<Vec<u8>>),
     /// Another transaction has the row: nothing has happened.
     Taken,
@@ -48,8 +48,8 @@ struct Counters {
     compensations: AtomicU64,
 }
 
-/// An open transaction. It ends with [`KeyTxns::commit`] or [`KeyTxns::abort`]; one that is dropped keeps its rows until the
-/// database is closed, and a restart undoes its changes.
+/// An open transaction. It ends with [`KeyTxns::commit`] or [`KeyTxns::abort`]. A dropped transaction keeps its rows
+/// until the database is closed, and a restart undoes its changes.
 #[derive(Debug)]
 pub struct KeyTxn {
     logged: LoggedTxn,
@@ -98,7 +98,7 @@ impl Deref for KeyTxns {
 }
 
 impl KeyTxns {
-    /// Makes transactions over the tree of a database; `None` if it has none.
+    /// Makes transactions over the tree of a database. `None`: the database has no tree.
     #[must_use]
     pub fn over(life: &Life, route: Route) -> Option<KeyTxns> {
         let live = life.trees.first()?;
@@ -147,11 +147,11 @@ impl KeyTxns {
         }
     }
 
-    /// Puts a row, or removes it. Nothing is logged if it stays as it is.
+    /// Puts a row, or removes it. Logs nothing if the row stays unchanged.
     ///
     /// # Errors
-    /// [`Error::Usage`] if there is no such table, or key or value is too long; [`Error::LogFull`] if log or pages have no room: try
-    /// again later; [`Error::Stopped`]; the disk's. Nothing has happened then.
+    /// [`Error::Usage`] if there is no such table, or key or value is too long; [`Error::LogFull`] if log or pages have
+    /// no room: the caller tries again later; [`Error::Stopped`]; the disk's. After an error nothing has happened.
     pub fn write(
         &self,
         txn: &mut KeyTxn,
@@ -203,13 +203,13 @@ impl KeyTxns {
         assert!(!txn.is_aborting, "a transaction rolls back or commits");
         let mut committed = Committed::empty(txn.logged.id, txn.logged.stream);
         if txn.logged.is_listed() {
-            // The commit epoch is read while all rows are held: a transaction that gets one of them later has this epoch or a
-            // greater one.
+            // The commit epoch is read while all rows are held: a transaction that gets one of them later has this
+            // epoch or a greater one.
             let appended = self.live.end(&txn.logged, Act::Commit);
             committed.epoch = appended.epoch;
             committed.pos = appended.pos;
         } else if !txn.rows.is_empty() {
-            // It wrote what was there: what it saw may not be durable yet.
+            // It wrote the row that was there, which may not be durable yet.
             committed.epoch = self.wal.last_appended();
         }
         assert!(
@@ -226,7 +226,7 @@ impl KeyTxns {
         txn.is_aborting = true;
     }
 
-    /// Undoes one change, or ends the rollback. Returns whether it has ended; the transaction is to be dropped then.
+    /// Undoes one change, or ends the rollback. Returns whether it has ended; the caller then drops the transaction.
     ///
     /// # Errors
     /// [`Error::LogFull`] if the pages in memory wait for the log: try again later; the disk's.
@@ -251,7 +251,7 @@ impl KeyTxns {
     /// Rolls a transaction back, to the end.
     ///
     /// # Errors
-    /// As [`abort_step`](Self::abort_step): what is left of it is undone by a restart.
+    /// As [`abort_step`](Self::abort_step): a restart undoes what is left of the transaction.
     pub fn abort(&self, mut txn: KeyTxn) -> Result<()> {
         while !self.abort_step(&mut txn)? {}
         Ok(())

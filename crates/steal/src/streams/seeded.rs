@@ -12,8 +12,8 @@ use super::Streams;
 pub(super) type EarlyLists = Mutex<Vec<Active>>;
 
 impl Streams {
-    /// The seeded bug of listing the active transactions before the end marks are appended: when
-    /// the window begins.
+    /// Lists the active transactions when the window begins, before the end marks are appended: a
+    /// seeded bug.
     pub(super) fn list_early(&self) {
         if armed(Flaw::ListRace) {
             let lists = self.active.iter().map(|active| active.lock().clone());
@@ -21,7 +21,7 @@ impl Streams {
         }
     }
 
-    /// What the end mark of a stream lists instead of the transactions that are active.
+    /// Returns the list for the end mark of a stream, instead of the transactions that are active.
     pub(super) fn listed_early(&self, stream: StreamId) -> Option<Active> {
         let early = self.early.lock();
         armed(Flaw::ListRace).then(|| early[usize::from(stream.0)].clone())

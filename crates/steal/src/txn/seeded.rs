@@ -1,4 +1,5 @@
-//! What the seeded bugs of the printed algorithm 1 leave unfinished; see [`perdura_base::flaw`].
+//! The changes that the seeded bugs of the printed algorithm 1 leave unfinished; see
+//! [`perdura_base::flaw`].
 
 use perdura_base::checksum::mix64;
 use perdura_base::{CkptEpoch, PartitionId, TxnId};
@@ -21,7 +22,8 @@ pub(crate) enum Pending {
     },
 }
 
-/// Half of the changes, the same in every run: those that the seeded bugs of algorithm 1 strike.
+/// Returns whether the seeded bugs of algorithm 1 strike this change. They strike half of all
+/// changes, the same in every run.
 pub(crate) fn is_odd(txn: TxnId, slot: u16) -> bool {
     mix64(txn.0 ^ u64::from(slot) << 40) & 1 == 1
 }

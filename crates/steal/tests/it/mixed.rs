@@ -22,7 +22,7 @@ type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
 
 const TABLES: [TableId; 2] = [TableId(1), TableId(2)];
 
-/// Few pages in memory, so that some reach the disk before the crash.
+/// Returns options with few pages in memory, so that some reach the disk before the crash.
 fn options() -> CoreOptions {
     CoreOptions {
         partitions: 4,

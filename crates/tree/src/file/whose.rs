@@ -1,4 +1,4 @@
-//! Whether a file is the database's own and all of it is there, which a restart asks before it writes a page.
+//! Checks that a file belongs to the database and is complete. A restart makes them before it writes a page.
 
 use super::PageFile;
 use crate::tree::META;
@@ -8,7 +8,7 @@ use perdura_page::tree_double::BatchHead;
 use perdura_page::tree_page::Node;
 
 impl PageFile {
-    /// Whole pages that the file has room for.
+    /// Returns the number of whole pages that the file has room for.
     ///
     /// # Errors
     /// The disk's.
@@ -17,12 +17,12 @@ impl PageFile {
         Ok(u32::try_from(pages).unwrap_or(u32::MAX))
     }
 
-    /// First 8 bytes of the database's uuid.
+    /// Returns the first 8 bytes of the database's uuid.
     pub(crate) fn database(&self) -> [u8; 8] {
         self.shape.database
     }
 
-    /// Reads a page as it is. What lies behind the file's end is zeros.
+    /// Reads a page without a check. Bytes behind the file's end are zeros.
     pub(crate) fn read_raw(&self, pid: Pid, page: &mut [u8]) -> Result<()> {
         assert_eq!(page.len(), self.page_bytes(), "one page");
         let got = self.pages.read_at(self.offset(pid), page)?;
@@ -30,8 +30,8 @@ impl PageFile {
         Ok(())
     }
 
-    /// Refuses a file of another database: its pages are whole, and say so. Looked at are the meta page and those that a repair
-    /// would write.
+    /// Refuses a file of another database, whose whole pages show that. Checks the meta page and the pages that a
+    /// repair would write.
     pub(super) fn check_owner(&self, head: Option<&BatchHead>) -> Result<()> {
         let mut page = self.buffer();
         let batch = head.into_iter().flat_map(|head| &head.pages);
@@ -56,8 +56,8 @@ impl PageFile {
         Ok(())
     }
 
-    /// The number of the meta page's last change, which is a change of structure or a checkpoint's redo start. `None` if the page is not
-    /// whole.
+    /// Returns the number of the meta page's last change, which is a change of structure or a checkpoint's redo start.
+    /// `None`: the page is not whole.
     ///
     /// # Errors
     /// The disk's.

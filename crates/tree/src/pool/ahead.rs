@@ -1,7 +1,7 @@
-//! The pool's part of reading ahead: frames for pages that nobody has asked for yet.
+//! The pool's part of reading ahead: frames for pages that no caller has asked for yet.
 //!
-//! A page has its frame before its read begins, and counts as being loaded until the read has ended. So nobody reads it beside,
-//! changes it, and finds an older copy put over the change.
+//! A page has its frame before its read begins, and counts as being loaded until the read has ended. So no other thread
+//! reads and changes it in that time, and no older copy replaces a change.
 
 use super::{Frames, Pool, Slot, is_index};
 use crate::file::RUN_PAGES_MAX;
@@ -11,30 +11,30 @@ use perdura_base::flaw::{Flaw, armed};
 use perdura_page::tree_page::Node;
 use std::collections::VecDeque;
 
-/// The pages that were read ahead and that nobody has pinned since, those that are being read among them.
+/// The pages that were read ahead and have not been pinned since, including those that are being read.
 #[derive(Debug)]
 pub(super) struct Window {
-    /// How many there may be.
+    /// The most pages that it may have.
     most: usize,
     pages: usize,
-    /// Those that are being read.
+    /// The pages that are being read.
     pub(super) loading: usize,
     /// Reads of runs that have begun, and that have ended.
     begun: u64,
     ended: u64,
-    /// Pins wait until so many have ended.
+    /// Pins wait until this number of reads has ended.
     wake_at: u64,
-    /// The frames and the numbers of their reads, in the order in which they were read. Some are used by now.
+    /// The frames and the numbers of their reads, in the order in which they were read. Some may be used already.
     order: VecDeque<(usize, u64)>,
     /// The number of the last page that was to be read.
     last: u64,
-    /// Counts what may have made room.
+    /// Counts the events that may have made room.
     events: u64,
     waiting: usize,
 }
 
 impl Window {
-    /// That of a pool of so many frames: a quarter of them.
+    /// Makes the window of a pool of `frames` frames: a quarter of them.
     pub(super) fn new(frames: usize) -> Window {
         Window {
             most: frames / 4,
@@ -50,23 +50,23 @@ impl Window {
         }
     }
 
-    /// What a pin waits for: the next read that ends, or as many as are under way now. Redo that has caught up with those who read ahead waits
-    /// for all their reads once, and not for each page that is on its way.
+    /// Returns the reads that a pin waits for: the next one to end, or all that are under way now. If redo has caught
+    /// up with the readers, it waits for all their reads once, and not for each page that is being read.
     pub(super) fn reads_under_way(&self, all: bool) -> Reads {
         Reads(if all { self.begun } else { 0 })
     }
 
-    /// Whether as many reads have ended.
+    /// Returns whether these reads have ended.
     pub(super) fn has_ended(&self, reads: Reads) -> bool {
         self.ended >= reads.0
     }
 }
 
-/// So many reads of runs.
+/// A number of reads of runs.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Reads(u64);
 
-/// Adjacent pages with frames of theirs, about to be read.
+/// Adjacent pages that have frames, about to be read.
 #[derive(Debug)]
 pub(crate) struct Run {
     /// The first page.
@@ -75,41 +75,43 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    /// Its pages.
+    /// Returns its pages.
     pub(crate) fn pids(&self) -> impl Iterator<Item = Pid> + use<> {
         (self.first.0..=u32::MAX).map(Pid).take(self.frames.len())
     }
 }
 
-/// Why a page is not read ahead.
+/// The reason why a page is not read ahead.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Refused {
     /// It is in memory, or about to be.
     InMemory,
-    /// There is no frame for it.
+    /// No frame is free for it.
     NoRoom,
 }
 
 impl Pool {
-    /// The most pages that may have been read ahead and not used yet: a quarter of the frames.
+    /// Returns the most pages that may have been read ahead and not used yet: a quarter of the
+    /// frames.
     #[must_use]
     pub fn window(&self) -> usize {
         self.frames.lock().window.most
     }
 
-    /// Pages that were read ahead and not used yet, those that are being read among them.
+    /// Returns the number of pages that were read ahead and not used yet, including those that are
+    /// being read.
     #[must_use]
     pub fn unused_ahead(&self) -> usize {
         self.frames.lock().window.pages
     }
 
-    /// Frames, in use or not.
+    /// Returns the number of frames, in use or not.
     pub(crate) fn frame_count(&self) -> usize {
         self.pages.len()
     }
 
-    /// Takes frames for a page and for those beside it that are not in memory and that `joins` wants. [`read_run`](Self::read_run)
-    /// comes next.
+    /// Takes frames for a page and for those beside it that are not in memory and that `joins` wants. The caller then
+    /// calls [`read_run`](Self::read_run).
     pub(crate) fn begin_run(
         &self,
         pid: Pid,
@@ -165,8 +167,8 @@ impl Pool {
         Some(at)
     }
 
-    /// Reads the pages of a run, in one I/O. Those that cannot be read, or are damaged, are left to whoever pins them. `buffer` has room for
-    /// [`RUN_PAGES_MAX`] pages.
+    /// Reads the pages of a run, in one I/O. Pages that cannot be read, or are damaged, are left to a later pin.
+    /// `buffer` has room for [`RUN_PAGES_MAX`] pages.
     pub(crate) fn read_run(&self, run: &Run, buffer: &mut [u8]) {
         let size = self.file.page_bytes();
         let bytes = &mut buffer[..run.frames.len() * size];
@@ -211,13 +213,13 @@ impl Pool {
         }
     }
 
-    /// Waits until so many reads have ended, or something else has happened to a page that is being read.
+    /// Waits until `reads` have ended, or something else has happened to a page that is being read.
     pub(super) fn wait_loaded(&self, frames: &mut MutexGuard<'_, Frames>, reads: Reads) {
         frames.window.wake_at = frames.window.wake_at.min(reads.0);
         self.loaded.wait(frames);
     }
 
-    /// A page is used, or evicted, or could not be read.
+    /// Removes a page from the window: it is used, or evicted, or could not be read.
     pub(super) fn leave_window(&self, frames: &mut Frames, at: usize) {
         let number = frames.slots[at].ahead.take();
         assert!(number.is_some() && frames.window.pages > 0, "frame {at}");
@@ -225,8 +227,8 @@ impl Pool {
         self.tell(frames);
     }
 
-    /// Somebody reads a page that was not read ahead. If the window is full, what is in it is not what is wanted: the page that has
-    /// been there for longest becomes one like others.
+    /// Notes a read of a page that was not read ahead. If the window is full, its pages are not the wanted ones, so the
+    /// oldest page leaves the window.
     pub(super) fn missed(&self, frames: &mut Frames) {
         while frames.window.pages == frames.window.most {
             let Some((at, number)) = frames.window.order.pop_front() else {
@@ -245,12 +247,13 @@ impl Pool {
         }
     }
 
-    /// What has happened so far that may have made room for pages to be read ahead.
+    /// Returns the number of events so far that may have made room for pages to be read ahead.
     pub(crate) fn ahead_events(&self) -> u64 {
         self.frames.lock().window.events
     }
 
-    /// Waits for something that may make room, if nothing has happened since [`ahead_events`](Self::ahead_events) said so.
+    /// Waits for an event that may make room, if none has happened since [`ahead_events`](Self::ahead_events) returned
+    /// `seen`.
     pub(crate) fn wait_ahead(&self, seen: u64) {
         let mut frames = self.frames.lock();
         while frames.window.events == seen {
@@ -260,12 +263,12 @@ impl Pool {
         }
     }
 
-    /// There is a page more to read ahead.
+    /// Wakes one waiting reader: another page is to be read ahead.
     pub(crate) fn wake_ahead_one(&self) {
         self.tell(&mut self.frames.lock());
     }
 
-    /// Wakes all who wait to read ahead.
+    /// Wakes all threads that wait to read ahead.
     pub(crate) fn wake_ahead(&self) {
         self.frames.lock().window.events += 1;
         self.room_ahead.notify_all();
@@ -273,7 +276,7 @@ impl Pool {
 }
 
 impl Frames {
-    /// Keeps the order of the window short: of those that were used no more is said.
+    /// Keeps the order of the window short: removes the pages that were used.
     fn forget_used(&mut self) {
         let Frames { slots, window, .. } = self;
         if window.order.len() > 2 * window.most + RUN_PAGES_MAX {

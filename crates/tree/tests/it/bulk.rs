@@ -1,4 +1,4 @@
-//! A tree that was filled is one that was written row by row, and goes on as one.
+//! A filled tree equals a tree that was written row by row, and continues like it.
 
 use perdura_base::{Gsn, TableId};
 use perdura_device::{Access, Disk, MemDisk};

@@ -1,4 +1,4 @@
-//! Trees whose pages are whole and that do not hang together: each is told with the page and the keys that are lost.
+//! Trees with whole pages and wrong links: the check reports each with the page and the keys that are lost.
 
 use perdura_base::{Gsn, Pid, TableId};
 use perdura_device::{Access, AlignedBuf, Disk, MemDisk};
@@ -46,7 +46,7 @@ fn page(disk: &MemDisk, pid: Pid) -> AlignedBuf {
     bytes
 }
 
-/// Changes a page so that it is whole afterwards.
+/// Changes a page and leaves it whole.
 fn change(disk: &MemDisk, pid: Pid, change: impl FnOnce(&mut NodeMut<'_>)) {
     let mut bytes = page(disk, pid);
     let mut node = NodeMut::over(&mut bytes);
@@ -55,7 +55,7 @@ fn change(disk: &MemDisk, pid: Pid, change: impl FnOnce(&mut NodeMut<'_>)) {
     open(disk).write(&[(pid, &bytes)]).expect("a page");
 }
 
-/// The first page of a level from 1 on, and the pages that it leads to.
+/// Returns the first page of a level from 1 on, and the pages that it leads to.
 fn first_inner(disk: &MemDisk) -> (Pid, Vec<Pid>) {
     let inner = (1..).map(Pid).find(|pid| {
         let bytes = page(disk, *pid);
@@ -110,7 +110,7 @@ fn a_leaf_with_other_fences_and_a_page_that_two_lead_to_are_told_with_the_keys()
 
 #[test]
 fn pages_that_nothing_leads_to_and_ends_that_are_elsewhere_are_told() {
-    // The meta page says that there is one more page, which is there and lies alone.
+    // The meta page names one more page, which exists and which no page leads to.
     let disk = made();
     let pages = u32::try_from(scrub(&open(&disk)).expect("files").whole).expect("few");
     open(&disk).grow(pages + 1).expect("room");
@@ -122,7 +122,7 @@ fn pages_that_nothing_leads_to_and_ends_that_are_elsewhere_are_told() {
     assert_eq!(found.faults.len(), 1, "{found:?}");
     assert_eq!(found.faults[0].pid, Pid(pages));
     assert_eq!(found.faults[0].lost, None);
-    // And that one page was never used, to which a page leads.
+    // By the meta page, one page was never used, but a page leads to it.
     change(&disk, Pid(0), |meta| {
         let put = meta.put(b"", &(pages - 1).to_le_bytes());
         assert!(put.is_ok());

@@ -36,7 +36,7 @@ pub fn page(pid: Pid, kind: Kind) -> Box<[u8]> {
     bytes
 }
 
-/// Pages of which the first one is an inner page, on a disk.
+/// Makes pages on a disk, the first of which is an inner page.
 pub fn files_on(disk: &dyn Disk, pages: u32) -> PageFile {
     disk.make_dir(DIR).expect("a directory");
     let file = PageFile::create(disk, DIR, SHAPE, pages).expect("files");
@@ -53,7 +53,7 @@ pub fn files_on(disk: &dyn Disk, pages: u32) -> PageFile {
     file
 }
 
-/// The same in memory.
+/// Makes pages like [`files_on`], in memory.
 pub fn files(pages: u32) -> (Arc<dyn Disk>, PageFile) {
     let disk: Arc<dyn Disk> = Arc::new(MemDisk::new());
     let file = files_on(&*disk, pages);

@@ -1,5 +1,5 @@
-//! The tree's file on a disk that tears, loses, fills up and rots: each page is whole after every crash, and none falls behind
-//! what was durable.
+//! The tree's file on a disk that tears, loses, fills up and rots: each page is whole after every crash, and no page
+//! falls behind its durable version.
 
 use fastrand::Rng;
 use perdura_base::flaw::{Flaw, arm};
@@ -18,10 +18,10 @@ const SHAPE: Shape = Shape {
 const PAGES: u32 = 12;
 const DIR: &str = "tree";
 
-/// Within so many runs each mistake shows.
+/// The number of runs within which each mistake shows.
 const HUNT_RUNS: u64 = 5_000;
 
-/// A sealed page whose bytes all depend on its version.
+/// Returns a sealed page whose bytes all depend on its version.
 fn page(pid: Pid, version: u64) -> Box<[u8]> {
     sized_page(SHAPE.page_bytes, pid, version)
 }
@@ -47,7 +47,7 @@ fn sized_page(bytes: usize, pid: Pid, version: u64) -> Box<[u8]> {
     bytes
 }
 
-/// The version of a page on disk.
+/// Returns the version of a page on disk.
 fn read(file: &PageFile, pid: Pid) -> Result<u64, Error> {
     let mut buffer = file.buffer();
     file.read(pid, &mut buffer)?;
@@ -55,7 +55,7 @@ fn read(file: &PageFile, pid: Pid) -> Result<u64, Error> {
     Ok(node.plsn().0)
 }
 
-/// What the runs have met.
+/// The events that the runs have met.
 #[derive(Debug, Default)]
 struct Counts {
     batches: u64,
@@ -178,7 +178,7 @@ impl Run {
                     self.durable[at]
                 ));
             }
-            // What a restart has read it builds on.
+            // The restart builds on the version that it has read.
             self.durable[at] = found;
             self.under_way[at] = found;
         }
@@ -292,7 +292,8 @@ fn pages_of_whole_sectors_may_go_around_the_systems_cache() {
     }
 }
 
-/// On a real disk each access that goes around the cache must be aligned: one that is not would silently go through it.
+/// On a real disk each access that goes around the cache must be aligned. An unaligned one would silently go through
+/// the cache.
 #[test]
 fn every_access_that_goes_around_the_cache_is_aligned() {
     let dir = tempfile::tempdir().expect("a directory");

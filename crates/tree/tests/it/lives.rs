@@ -1,5 +1,5 @@
-//! The tree beside a map, and its lives on a disk that tears and loses: after each crash every method of redo comes to the rows
-//! that the log tells, with pools of a few pages, tiny pages and many splits.
+//! The tree beside a map, and its lives on a disk that tears and loses pages. After each crash every method of redo
+//! restores the rows of the log, with pools of a few pages, tiny pages and many splits.
 
 mod fetches;
 pub mod log;
@@ -23,7 +23,7 @@ use run::{Met, Rows, Run, TABLES, change, rows_of};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Within so many runs each mistake shows.
+/// The number of runs within which each mistake shows.
 const HUNT_RUNS: u64 = 3_000;
 
 fn shape(page_bytes: usize) -> Shape {
@@ -33,7 +33,7 @@ fn shape(page_bytes: usize) -> Shape {
     }
 }
 
-/// A tree without tables, on a new disk.
+/// Makes a tree without tables, on a new disk.
 fn new_tree(seed: u64, shape: Shape, frames: usize) -> (Arc<SimDisk>, Tree) {
     let disk = SimDisk::new(seed);
     disk.make_dir("tree").expect("a directory");
@@ -221,7 +221,8 @@ fn twenty_thousand_chains_of_lives_hold() {
     println!("{met:?}");
 }
 
-/// Whole pages of an earlier time, as a careless copy leaves them: a restart may come to wrong rows or refuse, and does not panic.
+/// Whole pages of an earlier time, as a careless copy leaves them. A restart may find wrong rows or refuse, but does
+/// not panic.
 #[test]
 fn pages_of_an_earlier_time_are_no_reason_to_panic() {
     let (mut refused, mut restarted) = (0, 0);

@@ -1,10 +1,10 @@
-//! A model of a tree that is changed, written, checkpointed and crashed, life after life, around the code that notes and
-//! analyses.
+//! A model of a tree that is changed, written, checkpointed and crashed, life after life, around the code that notes
+//! and analyses.
 //!
-//! Streams of a log with commit epochs, pages with keys between fences, splits, page writes that become durable late, kills and
-//! power cuts, interrupted restarts. After each crash every method of redo must come to the state that the log tells, and
-//! each operation that a method skips unseen must be on disk. Mistakes in the code (`Flaw::TREE`) and in what
-//! surrounds it ([`Mistake`]) must show.
+//! Streams of a log with commit epochs, pages with keys between fences, splits, page writes that become durable late,
+//! kills and power cuts, interrupted restarts. After each crash every method of redo must reach the state of the log,
+//! and each operation that a method skips unseen must be on disk. Mistakes in the code (`Flaw::TREE`) and in its
+//! surroundings ([`Mistake`]) must show.
 
 pub mod restart;
 pub mod world;
@@ -13,7 +13,7 @@ use perdura_base::flaw::{Flaw, arm};
 use restart::Counts;
 use world::{Mistake, World};
 
-/// Within so many runs each mistake shows. A count, not a time: the same seeds are tried on a slow machine.
+/// The number of runs within which each mistake shows. It is a count, not a time: a slow machine tries the same seeds.
 const HUNT_RUNS: u64 = 20_000;
 
 /// Lives of a run.
@@ -29,7 +29,7 @@ fn run(seed: u64, mistake: Option<Mistake>, counts: &mut Counts) -> Result<(), S
     Ok(())
 }
 
-/// The first seed that shows it, and how.
+/// Returns the first seed that shows the mistake, and the fault.
 fn hunt(flaw: Option<Flaw>, mistake: Option<Mistake>) -> Option<(u64, String)> {
     let found = (0..HUNT_RUNS).find_map(|seed| {
         arm(flaw);

@@ -1,4 +1,4 @@
-//! What is noted and what becomes of it, step by step: the cases in which the algorithms as printed lose an update.
+//! The notes and their use, step by step: the cases in which the algorithms as printed lose an update.
 
 use perdura_base::{Gsn, Pid};
 use perdura_formats::tree_record::{Delta, EndCheckpoint, Writes};
@@ -15,7 +15,7 @@ fn monitor() -> Monitor {
     monitor
 }
 
-/// Writes a page as it is, at that end of the stable log.
+/// Writes a page in its present state, with the stable log's end at `eosl`.
 fn write(monitor: &mut Monitor, pid: Pid, eosl: Gsn) {
     let copied = monitor.dirty(pid).expect("a dirty page");
     assert!(monitor.may_write(pid, eosl));
@@ -126,7 +126,7 @@ fn a_checkpoint_ends_when_each_page_that_was_dirty_at_its_begin_is_written() {
     monitor.begin_checkpoint(|| Gsn(2));
     monitor.note(A, Gsn(3));
     monitor.note(B, Gsn(4));
-    // A copy from before the redo start does not pay.
+    // A copy from before the redo start does not count for the checkpoint.
     monitor.note_written(A, early, Gsn(4));
     assert_eq!(monitor.end_checkpoint(), None);
     assert_eq!(monitor.owed().collect::<Vec<_>>(), [A]);

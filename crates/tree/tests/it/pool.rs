@@ -1,4 +1,4 @@
-//! The pool in few frames: what is read is what was last written, in one thread and in several.
+//! The pool in few frames: a read gives what was last written, in one thread and in several.
 
 use crate::counted;
 
@@ -31,7 +31,7 @@ fn what_is_read_is_what_was_last_written_however_few_frames_there_are() {
             let pinned = loop {
                 match pool.pin(Pid(pid)).expect("a page") {
                     Some(pinned) => break pinned,
-                    // All are dirty: the log has to go on, and the writer.
+                    // All are dirty: the log and the writer have to advance.
                     None => {
                         eosl = numbers.load(Ordering::SeqCst);
                         pool.write_step(Gsn(eosl)).expect("a step");

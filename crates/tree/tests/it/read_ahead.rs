@@ -1,5 +1,5 @@
-//! Pages that are read ahead are what pins give, whatever happens to them meanwhile, and they do not take more of the pool than is
-//! theirs.
+//! Pins give the pages that were read ahead, whatever happens to them in between. Such pages take no more of the pool
+//! than their share.
 
 use crate::counted;
 
@@ -69,7 +69,7 @@ fn a_page_that_is_in_memory_or_was_read_a_moment_ago_is_not_read() {
     assert!(ahead.offer(Pid(9)) && ahead.offer(Pid(11)) && ahead.offer(Pid(11)));
     assert_eq!(read_all(&ahead), 2);
     drop((pinned(&pool, 9), pinned(&pool, 11)));
-    // 9 and 11 are evicted, and still they are of a moment ago.
+    // 9 and 11 are evicted, but were read recently.
     (20..100).for_each(|pid| drop(pinned(&pool, pid)));
     assert!(ahead.offer(Pid(9)) && ahead.offer(Pid(11)));
     assert_eq!(ahead.step(), Step::Later);
@@ -184,7 +184,8 @@ fn a_list_names_each_page_once_where_it_became_dirty_for_good() {
     assert_eq!(table.read_ahead(), pids([2, 4, 1]));
 }
 
-/// One of many ways in which pages are read ahead, pinned, changed, written, evicted and replaced.
+/// Runs one of many ways in which pages are read ahead, pinned, changed, written, evicted and
+/// replaced.
 fn run(seed: u64, met: &mut Counts) {
     const PAGES: u32 = 60;
     let mut rng = Rng::with_seed(seed);
@@ -276,7 +277,8 @@ fn pages_that_were_read_ahead_are_what_was_last_written() {
 }
 
 thread_local! {
-    /// Where reads of this thread stop when they have their bytes: it says so, and waits until it may go on.
+    /// The gate at which reads of this thread stop after they have their bytes. The thread reports this, and waits
+    /// until it may continue.
     static GATE: RefCell<Option<(Sender<()>, Receiver<()>)>> = const { RefCell::new(None) };
 }
 
@@ -289,15 +291,15 @@ fn gate(_: Duration) {
     });
 }
 
-/// A pool whose reads stop where their threads have a gate.
+/// Makes a pool whose reads stop if their threads have a gate.
 fn gated_pool() -> Pool {
     let clock = Arc::new(SystemClock::new());
     let disk = ModelDisk::new(Arc::new(MemDisk::new()), 0, 2000, clock, gate);
     pool(files_on(&disk, 60), 12)
 }
 
-/// A page is read ahead, and between its read and its arrival another thread wants it, changes it, and may write and evict it. Whether the
-/// change is still there.
+/// Reads a page ahead. Between its read and its arrival another thread wants it, changes it, and may write and evict
+/// it. Returns whether the change is still there.
 fn meanwhile(seed: u64, flaw: Option<Flaw>) -> bool {
     let mut rng = Rng::with_seed(seed);
     let (writes, evicts) = (rng.bool(), rng.bool());
@@ -323,10 +325,10 @@ fn meanwhile(seed: u64, flaw: Option<Flaw>) -> bool {
             if evicts {
                 (20..50).for_each(|pid| drop(pool.pin(Pid(pid)).expect("a page")));
             }
-            // The test may have gone on.
+            // The test may have ended its wait already.
             let _ = has_changed.send(());
         });
-        // A page that is being read ahead is waited for: the change comes behind.
+        // The other thread waits for a page that is being read ahead: its change comes after.
         let _ = changed.recv_timeout(Duration::from_millis(20));
         go.send(()).expect("a thread that waits");
     });

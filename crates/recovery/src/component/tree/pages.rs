@@ -1,5 +1,5 @@
-//! The pages of a tree: each as it is on disk, and then all of them together, as a restart in memory leaves them. On disk they are of
-//! different moments, so only the restart makes them one tree.
+//! The check of a tree's pages: each as it is on disk, and then all of them together, as a restart in memory leaves
+//! them. On disk they are of different moments, so only the restart makes them one tree.
 
 use perdura_base::{Error, Gsn, Pid, Result};
 use perdura_device::Access;
@@ -19,7 +19,7 @@ fn lost(keys: Option<&Keys>) -> String {
     keys.map_or(String::new(), |keys| format!(" Lost: {keys}."))
 }
 
-/// Looks at each page on disk.
+/// Checks each page on disk.
 pub(super) fn check_pages(
     options: &RestartOptions,
     anchor: &Anchor,
@@ -54,7 +54,7 @@ pub(super) fn check_pages(
 }
 
 /// Checks a tree that a restart has brought back. Returns the error of the first page that is not what it must be. A
-/// restart that does not need the page does not meet it, and its rows are lost all the same.
+/// restart that does not need the page does not notice, but its rows are lost all the same.
 pub(super) fn check_tree(tree: &Tree, eosl: Gsn, found: &mut Findings) -> Result<()> {
     let checked = check(tree, eosl)?;
     if let Some(findings) = found.trees.get_mut(TREE_DIR) {

@@ -14,7 +14,7 @@ use perdura_wal::{FrameKind, Rung};
 
 use crate::ordered::support::*;
 
-/// Transactions of random partitions in random streams, over some lives. Returns what must be played.
+/// Writes transactions of random partitions in random streams, over some lives. Returns the frames that must be played.
 fn history(machine: &Machine, seed: u64) -> Vec<Played> {
     let mut rng = fastrand::Rng::with_seed(seed);
     let mut numbers = [0; 8];
@@ -221,8 +221,9 @@ fn without_a_player_a_frame_to_play_is_an_error_that_names_the_first_procedure()
     );
 }
 
-/// A thread met the error and let go of the queues before it had ended the pass. Another one found that nobody read or played, with
-/// frames left, and reported a contradiction in the log, which was sometimes the error that the caller saw.
+/// A thread met the error and released the queues before it had ended the pass. Another thread found frames left and no
+/// thread that read or played, and reported a contradiction in the log. This was sometimes the error that the caller
+/// saw.
 #[test]
 fn threads_that_find_nothing_to_do_after_an_error_do_not_report_another_one() {
     let machine = Machine::new();

@@ -1,4 +1,4 @@
-//! Each seeded bug of the second pass shows in what these tests see.
+//! These tests detect each seeded bug of the second pass.
 
 use perdura_base::flaw::{Flaw, arm};
 

@@ -60,7 +60,7 @@ impl Machine {
         }
     }
 
-    /// The next life. Plays what the log holds.
+    /// Opens the next life, which plays the log.
     pub fn open(&self) -> Life {
         let options = RestartOptions {
             mode: perdura_recovery::RestartMode::Real,
@@ -70,7 +70,7 @@ impl Machine {
         life(restarted, &options)
     }
 
-    /// A life in which both families are declared.
+    /// Opens a life in which both families are declared.
     pub fn declared(&self) -> Life {
         let life = self.open();
         for family in Family::ALL {
@@ -79,7 +79,7 @@ impl Machine {
         life
     }
 
-    /// A restart that changes nothing.
+    /// Runs a restart that changes nothing.
     pub fn back(&self, schedule: Schedule) -> Result<(Arc<Recorder>, Restarted)> {
         let recorder = Recorder::new();
         let options = RestartOptions {
@@ -145,7 +145,7 @@ impl Recorder {
         self.violations.lock().push(what);
     }
 
-    /// Everything that was played, in the order of no thread, if all was as it must be.
+    /// Returns all frames that were played, sorted. Fails if a rule was violated.
     pub fn all(&self) -> Vec<Played> {
         assert_eq!(*self.violations.lock(), Vec::<String>::new());
         assert_eq!(self.begun.load(Ordering::Relaxed), 1);

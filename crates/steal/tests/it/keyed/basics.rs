@@ -1,4 +1,4 @@
-//! What a program sees while nothing fails.
+//! The behaviour that a program sees while nothing fails.
 
 use std::sync::Arc;
 

@@ -12,7 +12,7 @@ fn commit(keyed: &Keyed, key: &[u8], value: &[u8]) {
     let _flushed_below = keyed.txns().commit(txn);
 }
 
-/// The next checkpoint ended with the redo start of the first, ahead of the begin marks that it had set.
+/// Once, the next checkpoint ended with the redo start of the first, ahead of the begin marks that it had set itself.
 #[test]
 fn a_checkpoint_that_is_given_up_leaves_its_redo_start_to_no_other() {
     let disk = SimDisk::new(1);

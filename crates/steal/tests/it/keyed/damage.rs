@@ -1,4 +1,4 @@
-//! What a log or a disk does to a tree: records that cannot be read, and no room.
+//! Damage to a tree by a log or a disk: records that cannot be read, and no room.
 
 use std::sync::Arc;
 
@@ -13,7 +13,8 @@ use perdura_wal::{FrameKind, Rung, Scheme};
 
 use crate::keyed::support::{TABLE, crash, digest_of, env, insist, methods, open, options, put};
 
-/// Why each method of the logical scheme does not restart this disk, which is left as it is.
+/// Returns the reason why each method of the logical scheme does not restart this disk, which is
+/// left unchanged.
 fn refusals(disk: &Arc<SimDisk>) -> Vec<(&'static str, String)> {
     let refusal = |method: &'static Method| {
         let options = KeyedOptions {
@@ -36,7 +37,7 @@ fn a_record_of_the_tree_that_cannot_be_read_is_refused_with_its_block() {
     let mut txn = keyed.txns().begin();
     put(&keyed, &mut txn, b"a", Some(b"1"));
     let _flushed_below = keyed.txns().commit(txn);
-    // A record of a kind that there is, whose body ends too early.
+    // A record of a known kind whose body ends too early.
     let none = PartitionSet::empty();
     let (at, gsn) = keyed.wal().append_numbered(
         TREE_STREAM,
@@ -55,7 +56,8 @@ fn a_record_of_the_tree_that_cannot_be_read_is_refused_with_its_block() {
     }
 }
 
-/// Below the end of the stable log each number is there once, in whatever stream: redo would not miss an operation that is not.
+/// Below the end of the stable log each number exists once, in any one stream. Redo would not notice that an operation
+/// is missing.
 #[test]
 fn a_number_that_is_missing_or_there_twice_is_refused_by_every_method() {
     for (is_twice, told) in [
@@ -77,7 +79,7 @@ fn a_number_that_is_missing_or_there_twice_is_refused_by_every_method() {
                 .wal()
                 .append(other, kind, &payload, &none, CkptEpoch(0));
         } else {
-            // A frame that is none of the tree's takes a number away.
+            // A frame that does not belong to the tree takes a number away.
             let kind = (FrameKind::Beacon, 1);
             let (_, taken) =
                 keyed
@@ -96,7 +98,8 @@ fn a_number_that_is_missing_or_there_twice_is_refused_by_every_method() {
     }
 }
 
-/// What operations from before the redo start did is in the pages alone: a copy of them from before that would lose it.
+/// The effects of operations from before the redo start are in the pages alone. A copy of the pages from before that
+/// would lose them.
 #[test]
 fn pages_that_are_older_than_the_redo_start_are_refused_by_every_method() {
     for (scheme, seed) in [(Scheme::Logical, 1), (Scheme::Physiological, 2)] {
@@ -136,8 +139,9 @@ fn pages_that_are_older_than_the_redo_start_are_refused_by_every_method() {
     }
 }
 
-/// A restart makes a page that is not whole anew of an image in the log. What the page had when it was written and the image has not, the table of
-/// dirty pages leaves out: the rows of a deletion came back (simulated crashes, seed 994620).
+/// A restart rebuilds a page that is not whole from an image in the log. The table of dirty pages leaves out changes
+/// that the page had when it was written and the image lacks. So deleted rows came back (simulated crashes, seed
+/// 994620).
 #[test]
 fn a_page_that_rots_behind_its_image_is_refused_or_made_whole_by_every_method() {
     let disk = SimDisk::new(4);

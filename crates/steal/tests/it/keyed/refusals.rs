@@ -1,4 +1,4 @@
-//! What is refused, with its reason, and changes nothing.
+//! Refusals: each names its reason and changes nothing.
 
 use perdura_base::{Epoch, Pos};
 use perdura_device::{Disk, SimDisk};
@@ -94,7 +94,7 @@ fn an_archive_of_a_tree_is_refused_where_it_would_be_declared_and_where_a_backup
     );
 }
 
-/// What is left of a database is not taken for the remains of an attempt to make one.
+/// The remains of a database are not taken for the remains of an attempt to make one.
 #[test]
 fn a_database_that_has_lost_its_anchor_is_not_made_anew() {
     let disk = SimDisk::new(2);

@@ -1,4 +1,4 @@
-//! Every method comes to the rows that were committed, from whatever a crash leaves; and a rollback goes on over crashes.
+//! Every method restores the rows that were committed, from whatever a crash leaves. A rollback continues over crashes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -82,7 +82,8 @@ fn every_method_comes_to_the_rows_that_were_committed() {
     }
 }
 
-/// Two transactions are open, and the first has taken five of its changes back. The digest without them, and how many changes are left.
+/// Leaves two transactions open, the first of which has undone five of its changes. Returns the digest without them,
+/// and the number of changes that are left.
 fn half_rolled_back(disk: &Arc<SimDisk>, options: &KeyedOptions) -> (String, u64) {
     let keyed = Keyed::create(env(disk, 2), options.clone(), None).expect("a new database");
     let mut txn = keyed.txns().begin();
@@ -106,7 +107,8 @@ fn half_rolled_back(disk: &Arc<SimDisk>, options: &KeyedOptions) -> (String, u64
     (digest, 40 - 5)
 }
 
-/// With whole rows before, to take a compensation back changes nothing for good: but a rollback that crashes interrupt would never end.
+/// Returns whether a restart undoes only the changes that are left. With whole rows before, undoing a compensation has
+/// no lasting effect, but a rollback that crashes interrupt would never end.
 fn only_what_is_left_is_taken_back() -> bool {
     let disk = SimDisk::new(11);
     let options = options(Scheme::Logical);
@@ -128,7 +130,7 @@ fn a_rollback_goes_on_where_a_crash_stopped_it() {
     assert_eq!(rollbacks_over_crashes(), Ok(()));
 }
 
-/// What is wrong after restarts that were cut short.
+/// Returns the fault after restarts that were cut short.
 fn rollbacks_over_crashes() -> Result<(), String> {
     for scheme in [Scheme::Logical, Scheme::Physiological] {
         let disk = SimDisk::new(11);
@@ -146,7 +148,7 @@ fn rollbacks_over_crashes() -> Result<(), String> {
                     ..FaultPlan::default()
                 });
                 let opened = Keyed::open(env(&disk, 2), options.clone());
-                // What the rollbacks append becomes durable in part.
+                // A part of the rollbacks' records becomes durable.
                 let ended = opened.and_then(|keyed| keyed.expect("a database").flush_all());
                 was_cut |= ended.is_err();
                 disk.crash(
@@ -171,7 +173,8 @@ fn rollbacks_over_crashes() -> Result<(), String> {
     Ok(())
 }
 
-/// Log1 waits for the pages of rows alone, and log2 for none: what it has no list for, it finds by the keys of the operations that come next.
+/// Log1 waits for the pages of rows alone, and log2 for none. It finds the pages that are in no list by the keys of the
+/// next operations.
 #[test]
 fn log1_waits_for_no_page_of_the_index_and_log2_for_none() {
     let disk = SimDisk::new(5);

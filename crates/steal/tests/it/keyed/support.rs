@@ -12,7 +12,7 @@ use perdura_wal::Scheme;
 pub const TABLE: TableId = TableId(1);
 
 pub fn env(disk: &Arc<SimDisk>, streams: usize) -> StealEnv {
-    // As a database that is opened by its directories: its locks are free when its last write has landed.
+    // Like a database that is opened by its directories: its locks are free when its last write has ended.
     disk.keep_locked(&vec![Box::new(())]);
     StealEnv {
         disks: Disks::on_one(disk.life(), streams),
@@ -21,7 +21,7 @@ pub fn env(disk: &Arc<SimDisk>, streams: usize) -> StealEnv {
     }
 }
 
-/// Small pages, few of them, and notes that are cut often.
+/// Returns options with few and small pages, and notes that are cut often.
 pub fn options(scheme: Scheme) -> KeyedOptions {
     KeyedOptions {
         page_bytes: 512,
@@ -40,7 +40,7 @@ pub fn open(disk: &Arc<SimDisk>, streams: usize, options: &KeyedOptions) -> Keye
     opened.expect("a restart").expect("a database")
 }
 
-/// Repeats what finds no room, when the log is flushed.
+/// Repeats a call that finds no room, after flushing the log.
 pub fn insist<T>(keyed: &Keyed, mut call: impl FnMut() -> Result<T, Error>) -> T {
     loop {
         match call() {
@@ -63,7 +63,7 @@ pub fn digest_of(keyed: &Keyed) -> String {
     insist(keyed, || keyed.txns().contents()).hex()
 }
 
-/// The methods that restart a tree of this scheme.
+/// Returns the methods that restart a tree of this scheme.
 pub fn methods(scheme: Scheme) -> impl Iterator<Item = &'static Method> {
     let of_tree = |method: &&Method| matches!(method.player, Player::Tree(_));
     let legal = move |method: &&Method| method.schemes.contains(&scheme);

@@ -31,7 +31,7 @@ fn worked(disk: &Arc<SimDisk>) -> Keyed {
     keyed
 }
 
-/// Returns what `verify` finds after a crash, and the rows that a restart in memory lists.
+/// Returns the findings of `verify` after a crash, and the rows that a restart in memory lists.
 fn looked_at(disk: &Arc<SimDisk>, keyed: Keyed) -> (Findings, Rows) {
     keyed.flush_all().expect("no disk fails");
     drop(keyed);

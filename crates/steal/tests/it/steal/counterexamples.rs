@@ -1,6 +1,6 @@
 //! The places where the paper's printed algorithms do not hold, each as the shortest history that
-//! shows it. The algorithm as built survives exactly this history; with the mistake seeded (feature
-//! `flaws`) it does not, so that each history shows what it claims to show.
+//! shows it. The algorithm as built survives exactly this history. With the mistake seeded (feature
+//! `flaws`) it does not, so each history shows what it claims to show.
 //!
 //! # Source
 //! *Differential Logging* (000), algorithms 1 to 3.
@@ -69,7 +69,7 @@ impl Lab {
         assert!(!self.steal.checkpoint_is_running());
     }
 
-    /// What a restart after a crash now finds; `None` if it fails.
+    /// Returns the database that a restart after a crash now finds. `None`: the restart fails.
     fn crash(self) -> Option<Lab> {
         let Lab {
             disks,
@@ -85,13 +85,13 @@ impl Lab {
         })
     }
 
-    /// Whether a restart after a crash finds these rows.
+    /// Returns whether a restart after a crash finds these rows.
     fn crash_finds(self, expected: &Rows) -> bool {
         self.crash().is_some_and(|lab| lab.rows() == *expected)
     }
 }
 
-/// The history holds as built, and shows the mistake when it is seeded.
+/// Checks that the history holds in the product as built, and fails when the mistake is seeded.
 fn shows(history: fn() -> bool, flaws: &[Flaw]) {
     assert!(history(), "as built");
     #[cfg(feature = "flaws")]
@@ -105,8 +105,9 @@ fn shows(history: fn() -> bool, flaws: &[Flaw]) {
     let _only_with_the_feature = flaws;
 }
 
-/// P1: update, rollback, visit, all within the window. The image has the old row; the update's
-/// record says it was before the visit, so a restart takes it out of a page that does not have it.
+/// P1: update, rollback, visit, all within the window. The image has the old row. The update's
+/// record shows that it was before the visit, so a restart takes it out of a page that does not
+/// have it.
 #[test]
 fn p1a_a_rollback_within_the_window_after_an_update_within_it() {
     fn history() -> bool {
@@ -153,7 +154,7 @@ fn p1b_a_rollback_within_the_window_after_an_update_before_it() {
     shows(history, &[Flaw::NoClr, Flaw::PrintedRule]);
 }
 
-/// P1: one page is visited before the rollback and one behind it: no single answer to "was it
+/// P1: one page is visited before the rollback and one behind it. No single answer to "was it
 /// rolled back in the image" is right.
 #[test]
 fn p1c_a_rollback_between_the_visits_of_its_pages() {
@@ -195,12 +196,12 @@ fn p1d_a_rollback_that_outlives_its_window_stays_compensated() {
     shows(history, &[]);
 }
 
-/// P2 (a): the page is changed, then visited, and the record is not in the log before the end mark:
-/// after a crash the image has a change that nothing can take out.
+/// P2 (a): the page is changed, then visited, and the record is not in the log before the end mark.
+/// After a crash the image has a change that nothing can take out.
 #[test]
 fn p2a_a_record_appended_after_the_latch_is_lost_and_its_change_is_not() {
     fn history() -> bool {
-        // Which of the changes the mistake strikes depends on their transaction.
+        // The transaction decides which changes the mistake strikes.
         (0..8).all(|tries| {
             let lab = Lab::new(1);
             let expected = lab.rows();
@@ -221,7 +222,7 @@ fn p2a_a_record_appended_after_the_latch_is_lost_and_its_change_is_not() {
 }
 
 /// P2 (b): the late record lands behind the end mark and its transaction commits. Tags are tested
-/// everywhere, not only within the window, so that the change is not made twice even then.
+/// everywhere, not only within the window, so the change is not made twice even then.
 #[test]
 fn p2b_a_record_behind_the_end_mark_with_an_old_tag_is_not_applied_again() {
     fn history() -> bool {
@@ -253,8 +254,8 @@ fn p2b_a_record_behind_the_end_mark_with_an_old_tag_is_not_applied_again() {
     }
 }
 
-/// P3: the updater reads the tag, the checkpointer visits the page, the updater changes it: the
-/// record says that the image has the change.
+/// P3: the updater reads the tag, the checkpointer visits the page, the updater changes it. The
+/// record then shows that the image has the change, which it has not.
 #[test]
 fn p3_a_tag_read_outside_the_latch_loses_a_committed_update() {
     fn history() -> bool {
@@ -279,8 +280,8 @@ fn p3_a_tag_read_outside_the_latch_loses_a_committed_update() {
     shows(history, &[Flaw::FlagOutsideLatch]);
 }
 
-/// P4: a page that is written from where it lives, after the latch, has changes that its records
-/// say it does not have.
+/// P4: a page that is written from its place in memory, after the latch, has changes that it does
+/// not have by the tags of their records.
 #[test]
 fn p4_a_page_copied_after_its_latch_has_a_change_twice() {
     fn history() -> bool {
@@ -309,8 +310,8 @@ fn p4_a_page_copied_after_its_latch_has_a_change_twice() {
     shows(history, &[Flaw::CopyAfterLatch]);
 }
 
-/// P5: a cancelled sweep has visited some pages. With a bit that is toggled they stay out of step
-/// with the others for ever; an epoch that is assigned does not care.
+/// P5: a cancelled sweep has visited some pages. With a toggled bit they stay out of step with the
+/// others for ever. An assigned epoch avoids this.
 #[test]
 fn p5_a_cancelled_checkpoint_leaves_no_mixed_parity() {
     fn history() -> bool {
@@ -332,7 +333,7 @@ fn p5_a_cancelled_checkpoint_leaves_no_mixed_parity() {
     shows(history, &[Flaw::PrintedRule]);
 }
 
-/// P6: a transaction commits between the capture of the active list and the end mark: it is listed
+/// P6: a transaction commits between the capture of the active list and the end mark. It is listed
 /// as active, its commit is before the mark, and its older updates are undone.
 #[test]
 fn p6_a_commit_between_the_active_list_and_the_end_mark() {
@@ -357,7 +358,7 @@ fn p6_a_commit_between_the_active_list_and_the_end_mark() {
 }
 
 /// P7 (a): the other image holds half a checkpoint, with the change of a transaction that the crash
-/// made a loser; its pages must all be written again.
+/// made a loser. Its pages must all be written again.
 #[test]
 fn p7a_the_other_image_is_not_trusted_after_a_crash() {
     fn history() -> bool {
@@ -380,7 +381,7 @@ fn p7a_the_other_image_is_not_trusted_after_a_crash() {
     shows(history, &[Flaw::OtherImageTrusted]);
 }
 
-/// P7 (a): what restart changed, by redo or by undo, the image it came from does not have.
+/// P7 (a): the image that a restart began with lacks the changes of the restart's redo and undo.
 #[test]
 fn p7a_pages_that_restart_changed_are_dirty_for_its_own_image() {
     fn history() -> bool {
@@ -486,8 +487,8 @@ fn p7c_losers_are_dead_for_all_later_restarts() {
     shows(history, &[Flaw::CutIgnored, Flaw::VoidTailRevived]);
 }
 
-/// Locks are released at pre-commit, and each stream is synced for itself: without epochs a
-/// transaction is acknowledged whose predecessor in another stream is lost.
+/// Locks are released at pre-commit, and each stream is synced by itself. Without epochs, a
+/// transaction would be acknowledged whose predecessor in another stream is lost.
 #[test]
 fn a_commit_is_acknowledged_only_with_what_it_depends_on() {
     fn history() -> bool {

@@ -1,7 +1,7 @@
 //! Random histories over several lives with damage to the newest image: pages are rebuilt from the
 //! older one, or the older one is used whole. Every method, level, number of threads and order
-//! finds the same, and what the open database finds is what was committed. Some of the damage stays
-//! for the lives to come.
+//! finds the same rows, and the open database has the committed rows. Some of the damage stays for
+//! later lives.
 
 use perdura_base::{ImageSlot, PageId};
 use perdura_device::{Access, FaultPlan, File, SimDisk};
@@ -18,7 +18,7 @@ use crate::steal::walk::{Walk, seeds};
 
 const LIVES: u32 = 6;
 
-/// What the seeds came across: a test that damages nothing proves nothing.
+/// The damage that the seeds met: a test that damages nothing proves nothing.
 #[derive(Default, Debug)]
 struct Seen {
     damaged: u32,
@@ -35,7 +35,7 @@ enum Damage {
 }
 
 impl Damage {
-    /// Damage to the newest of two complete images.
+    /// Chooses damage to the newest of two complete images.
     fn draw(rng: &mut fastrand::Rng, disks: &Disks) -> Option<Damage> {
         let anchor = read_anchor(disks.env.disks.data.as_ref()).unwrap().unwrap();
         let complete = |image: &perdura_recovery::ImageStatus| image.is_complete();
@@ -129,7 +129,7 @@ impl Run<'_> {
         }
     }
 
-    /// Restarts in several ways, and notes how and what each found.
+    /// Restarts in several ways, and notes each way with its result.
     fn look(&mut self, times: u32, all: &mut Vec<(String, Result<Found, String>)>) {
         for _ in 0..times {
             let method = self.methods[self.rng.usize(..self.methods.len())];
@@ -209,9 +209,9 @@ fn a_damaged_image_is_made_good_by_the_older_one_and_the_log_in_every_life() {
     assert!(all.iter().all(|times| *times > 0), "{seen:?}");
 }
 
-/// With one partition on a disk its chunks lie side by side, and one read of several pages spans them.
-/// When it failed, the pages were read again one at a time by their numbers, which jump where a chunk
-/// ends: sound pages were taken for damaged.
+/// With one partition on a disk its chunks lie side by side, and one read of several pages spans them. When such a read
+/// failed, the pages were read again one at a time by their numbers, which jump where a chunk ends. So sound pages were
+/// taken for damaged.
 #[test]
 fn pages_of_a_run_that_cannot_be_read_at_once_are_read_again_from_their_places() {
     let mut disks = Disks::new(1, 2);
@@ -228,7 +228,7 @@ fn pages_of_a_run_that_cannot_be_read_at_once_are_read_again_from_their_places()
             fail_read_at: Some(nth),
             ..FaultPlan::default()
         });
-        // Where it strikes a header or a directory, the older image is taken.
+        // If it strikes a header or a directory, the older image is used.
         let found = dry_run(&disks, method, Schedule::inline(Level::Two, 0)).unwrap();
         let rebuilt = found
             .report

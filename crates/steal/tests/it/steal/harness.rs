@@ -1,6 +1,6 @@
-//! A database on disks in memory, and what it must hold after a crash.
+//! A database on disks in memory, and the rows that it must hold after a crash.
 //!
-//! A crash is dropping the engine: what was not flushed is gone, what was written stays.
+//! A crash drops the engine: unflushed blocks are lost, and written ones stay.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -51,7 +51,7 @@ pub fn options(scheme: Scheme, records: Records) -> StealOptions {
     }
 }
 
-/// What a transaction wrote, last write of each place last.
+/// The writes of a transaction, last write of each place last.
 pub type Writes = Vec<(Place, Option<Vec<u8>>)>;
 
 /// All that committed, in the order of commits.
@@ -61,7 +61,7 @@ pub struct History {
 }
 
 impl History {
-    /// The rows that transactions up to an epoch leave.
+    /// Returns the rows that transactions up to an epoch leave.
     pub fn rows(&self, durable: Epoch) -> BTreeMap<Place, Vec<u8>> {
         let mut rows = BTreeMap::new();
         for (committed, writes) in &self.committed {
@@ -78,13 +78,13 @@ impl History {
         rows
     }
 
-    /// After a restart: forgets what was lost.
+    /// Forgets the transactions that a restart has lost.
     pub fn forget_after(&mut self, durable: Epoch) {
         self.committed.retain(|(c, _)| c.epoch <= durable);
     }
 }
 
-/// Every taken row.
+/// Returns every taken row.
 pub fn rows(steal: &Steal) -> BTreeMap<Place, Vec<u8>> {
     let mut rows = BTreeMap::new();
     for id in 0..steal.heap().geometry().partitions {
@@ -100,14 +100,14 @@ pub fn rows(steal: &Steal) -> BTreeMap<Place, Vec<u8>> {
     rows
 }
 
-/// A row that differs from all others.
+/// Returns a row that differs from all others.
 pub fn row(number: u64) -> Vec<u8> {
     let mut row = number.to_le_bytes().to_vec();
     row.resize(40 + usize::try_from(number % 7).unwrap(), 0x5a);
     row
 }
 
-/// An open transaction and what it wrote.
+/// An open transaction and its writes.
 pub struct Open {
     pub txn: Txn,
     pub writes: Writes,

@@ -8,7 +8,7 @@ use perdura_wal::Scheme;
 use crate::steal::harness::{Disks, STEAL_SCHEMES, options};
 use crate::steal::walk::{Walk, seeds};
 
-/// Runs one history; the first thing that is wrong.
+/// Runs one history. Returns the first fault.
 fn run(seed: u64, scheme: Scheme, records: Records) -> Result<(), String> {
     let mut rng = fastrand::Rng::with_seed(seed);
     let disks = Disks::new(rng.usize(1..4), rng.usize(1..3));

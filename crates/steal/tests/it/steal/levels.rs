@@ -1,5 +1,5 @@
-//! One crash, every way back: methods, levels, threads and orders give one digest, and one seed
-//! gives one digest whatever the scheme.
+//! One crash, every way back: methods, levels, threads and orders give one digest. One seed gives
+//! one digest, whatever the scheme.
 
 use perdura_base::PartitionId;
 use perdura_recovery::streams::UNIT_BYTES;
@@ -12,9 +12,9 @@ use crate::steal::harness::{
 };
 use crate::steal::restarts::{dry_run, methods, placed};
 
-/// A history with two checkpoints, the second left in its window at times, aborts before, within
-/// and after windows, and transactions open at the crash. The same for every scheme. Returns both
-/// digests: the one that is blind to places, and the one that sees them.
+/// Runs a history with two checkpoints, the second sometimes left in its window; aborts before,
+/// within and after windows; and transactions open at the crash. It is the same for every scheme.
+/// Returns both digests: the one that ignores places, and the one that includes them.
 pub fn history(disks: &Disks, options: StealOptions, seed: u64) -> (String, u64) {
     let mut rng = fastrand::Rng::with_seed(seed);
     let steal = Steal::create(disks.env.clone(), options).unwrap();
@@ -54,7 +54,7 @@ pub fn history(disks: &Disks, options: StealOptions, seed: u64) -> (String, u64)
         }
     }
     steal.flush_all().unwrap();
-    // What the open transactions changed so far is in the log and must not be in the answer.
+    // The changes of the open transactions are in the log and must not be in the answer.
     for open in open {
         steal.abort(open.txn);
     }

@@ -27,7 +27,8 @@ fn filled(steal: &Steal) -> Vec<Place> {
     places
 }
 
-/// Overwrites row after row, each four times in a row by four transactions in streams of their own.
+/// Overwrites row after row, each four times in succession, by four transactions in separate
+/// streams.
 fn overwrite(steal: &Steal, places: &[Place], go: &AtomicBool, stop: &AtomicBool) {
     for number in 0..30 * ROWS {
         if stop.load(Ordering::Relaxed) {
@@ -45,8 +46,8 @@ fn overwrite(steal: &Steal, places: &[Place], go: &AtomicBool, stop: &AtomicBool
 }
 
 /// Found in review: the marks were set one by one. A transaction changed a slot behind its stream's
-/// mark and committed, the next changed it ahead of its own stream's; redo played the first,
-/// skipped the second, and an acknowledged commit was gone.
+/// mark and committed. The next changed it ahead of the mark of another stream. Redo played the
+/// first and skipped the second, and an acknowledged commit was gone.
 #[test]
 fn a_slot_changed_in_two_streams_while_a_window_begins_keeps_its_last_row() {
     for _ in 0..seeds(8) {

@@ -1,4 +1,4 @@
-//! What is refused, and that nothing is lost by having asked for it.
+//! Refusals: a refused request loses nothing.
 
 use perdura_base::{Error, PageId, PartitionId};
 use perdura_recovery::image::PAGES_HEADER_BYTES;
@@ -11,7 +11,7 @@ fn base() -> StealOptions {
     options(Scheme::Dl1p, Records::Full)
 }
 
-/// Found in review: a pages file of another uuid was taken for a leftover and removed, though on an
+/// Found in review: a pages file of another uuid was taken for a leftover and removed. But on an
 /// image disk it may be the only image of a database whose anchor is elsewhere.
 #[test]
 fn a_database_made_on_anothers_image_disk_is_refused_and_the_other_is_whole() {
@@ -38,8 +38,8 @@ fn a_database_made_on_anothers_image_disk_is_refused_and_the_other_is_whole() {
     }
 }
 
-/// A creation that did not get as far as the anchor is begun anew, with a uuid of its own; a file
-/// with a page in it was not left by one.
+/// A creation that stopped before the anchor is begun anew, with another uuid. A file with a page
+/// in it was not left by a creation.
 #[test]
 fn a_creation_that_was_cut_short_is_replaced_and_a_page_beside_no_anchor_is_not() {
     for with_page in [false, true] {
@@ -139,9 +139,9 @@ fn places_that_do_not_exist_are_free() {
     }
 }
 
-/// Found in review: chunks of no page made a database that nobody could open, odd segments and
-/// blocks panicked, and blocks longer than a flusher's batch stayed in memory for ever while
-/// `flush_all` said that all was well.
+/// Found in review: chunks without a page made a database that could not be opened, and odd
+/// segments and blocks panicked. Blocks longer than a flusher's batch stayed in memory for ever
+/// while `flush_all` returned success.
 #[test]
 fn settings_out_of_their_ranges_are_refused_by_name_and_leave_nothing_behind() {
     let odd = [

@@ -13,16 +13,16 @@ use perdura_wal::Scheme;
 
 use crate::steal::harness::Disks;
 
-/// What a restart found.
+/// The result of a restart.
 pub struct Found {
-    /// [`perdura_steal::digest`], which is blind to places.
+    /// [`perdura_steal::digest`], which ignores places.
     pub digest: String,
     /// The digest that sees them.
     pub placed: u64,
     pub report: RestartReport,
 }
 
-/// The methods that read a scheme's log.
+/// Returns the methods that read a scheme's log.
 pub fn methods(scheme: Scheme) -> Vec<&'static Method> {
     let reads = |method: &&Method| method.schemes.contains(&scheme);
     METHODS.iter().filter(reads).collect()
@@ -53,14 +53,15 @@ pub fn dry_run(disks: &Disks, method: &Method, schedule: Schedule) -> Result<Fou
     })
 }
 
-/// A sum over the taken slots of a hash of page, slot and row.
+/// Returns the sum over the taken slots of a hash of page, slot and row.
 pub fn placed(heap: &Heap) -> u64 {
     let geometry = heap.geometry();
     let mut sum = 0u64;
     for id in (0..geometry.partitions).map(PartitionId) {
         let part = heap.lock(id);
         for local in 0..part.pages() {
-            // As the page itself has it: what is kept about pages is in line only after an open.
+            // Read from the page itself: the data that is kept about pages agrees with them only
+            // after an open.
             let Some(page) = part.page_bytes(local) else {
                 continue;
             };

@@ -1,4 +1,4 @@
-//! Every field of every method's row, taken away: a restart then finds something else.
+//! Every field of every method's row, changed: a restart then has another result.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ const PLAYERS: [PagePlayer; 6] = [
     PagePlayer::Merge(Mergers::PerThread),
 ];
 
-/// What a restart by a row finds, and which second pass it took.
+/// The result of a restart by a row, and the second pass that it took.
 #[derive(Debug, PartialEq, Eq)]
 struct Seen {
     placed: u64,
@@ -38,7 +38,7 @@ fn back(disks: &Disks, method: &Method) -> Result<Seen, String> {
     })
 }
 
-/// A database of the product: overwritten and deleted rows, two lives.
+/// Makes a database of the product: overwritten and deleted rows, two lives.
 fn product() -> (Disks, u64) {
     let mut disks = Disks::new(1, 1);
     disks.env.disks.images = vec![Arc::clone(&disks.env.disks.data)];
@@ -75,8 +75,8 @@ fn product() -> (Disks, u64) {
     (disks, sum)
 }
 
-/// Two players of one kind differ in how they read and work, and not in what they find: see
-/// `each_row_says_how_it_reads_and_works` and, in recovery's tests,
+/// Returns whether two players are of one kind. Such players differ in how they read and work, and
+/// not in what they find: see `each_row_says_how_it_reads_and_works` and, in recovery's tests,
 /// `the_group_player_reads_the_log_in_the_direction_of_its_row`.
 fn is_same_kind(one: &Player, other: &Player) -> bool {
     match (one, other) {

@@ -30,11 +30,11 @@ fn total(steal: &Steal) -> u64 {
     rows(steal).values().map(|row| amount(row)).sum()
 }
 
-/// One try of one transfer. Returns whether it committed.
+/// Tries one transfer once. Returns whether it committed.
 fn transfer(steal: &Steal, flushers: &Flushers, places: &[Place], rng: &mut fastrand::Rng) -> bool {
     let (a, b) = (rng.usize(..places.len()), rng.usize(..places.len()));
     let mut txn = steal.begin();
-    // Locks first: what is read then stays as it is.
+    // Locks first, so that the rows do not change after the read.
     if a == b || !steal.lock(&mut txn, places[a]) || !steal.lock(&mut txn, places[b]) {
         steal.abort(txn);
         return false;

@@ -1,11 +1,11 @@
-//! One random action after another, checkpoints left out: each test has its own manner of those.
+//! One random action after another, without checkpoints: each test takes those in its own way.
 
 use perdura_base::{Epoch, PartitionId, StreamId};
 use perdura_steal::{Committed, Steal};
 
 use crate::steal::harness::{History, Open, begin, commit, delete, insert, row, rows, update};
 
-/// The transactions a random walk has open, and what all of its lives left behind.
+/// The open transactions of a random walk, and the history of all its lives.
 #[derive(Default)]
 pub struct Walk {
     pub history: History,
@@ -14,7 +14,7 @@ pub struct Walk {
 }
 
 impl Walk {
-    /// Does one thing; at most `open_max` transactions are open.
+    /// Does one random action; at most `open_max` transactions are open.
     pub fn step(&mut self, rng: &mut fastrand::Rng, steal: &Steal, open_max: usize) {
         let stream = StreamId(rng.u8(..steal.wal().streams()));
         let some = (!self.open.is_empty()).then(|| rng.usize(..self.open.len()));
@@ -57,14 +57,14 @@ impl Walk {
         }
     }
 
-    /// The crash takes the open transactions. Returns the commits that were acknowledged.
+    /// Drops the open transactions, as a crash does. Returns the commits that were acknowledged.
     pub fn end_of_life(&mut self, steal: &Steal) -> Vec<Committed> {
         self.open.clear();
         let all = self.history.committed.iter().map(|(c, _)| *c);
         all.filter(|c| steal.is_acked(c)).collect()
     }
 
-    /// What must hold after a restart.
+    /// Checks the state after a restart.
     pub fn check(&mut self, steal: &Steal, acked: &[Committed]) -> Result<(), String> {
         let durable = Epoch(steal.report().durable_epoch);
         if let Some(lost) = acked.iter().find(|c| c.epoch > durable) {
@@ -82,7 +82,7 @@ impl Walk {
     }
 }
 
-/// How many seeds to go through: `SEEDS` if it is set.
+/// Returns the number of seeds to try: `SEEDS` if it is set.
 pub fn seeds(without: u64) -> u64 {
     std::env::var("SEEDS").map_or(without, |seeds| seeds.parse().unwrap())
 }

@@ -1,5 +1,6 @@
-//! How many pages a restart reads and waits for, by method and by how much of the table is in memory: the experiment of section 5 of the paper
-//! without its times. A table of pages with uniform updates, ten checkpoints, a crash shortly before the next one.
+//! The numbers of pages that a restart reads and waits for, by method and by the part of the table in memory. This is
+//! the experiment of section 5 of the paper without its times: a table of pages with uniform updates, ten checkpoints,
+//! and a crash shortly before the next one.
 //!
 //! ```text
 //! cargo test --release -p perdura-tree --test it lives::fetches -- --ignored --nocapture
@@ -26,14 +27,14 @@ const SHAPE: Shape = Shape {
 /// Pages of the paper's table, and updates of its checkpoint interval.
 const PAGES: usize = 436_000;
 const INTERVAL: usize = 40_000;
-/// Rows of a page. Updates are uniform, so the count does not matter but for the time that filling takes.
+/// Rows of a page. Updates are uniform, so the count affects only the time that filling takes.
 const ROWS: usize = 7;
 const VALUE_BYTES: usize = 1000;
 /// Updates behind the last Δ.
 const TAIL: usize = 100;
 /// Steps of the writer for each update while a checkpoint is under way.
 const STEPS: usize = 2;
-/// How much of the pool may be dirty, percent.
+/// The part of the pool that may be dirty, percent.
 const DIRTY_PERCENT: usize = 25;
 
 const DETAIL: Detail = Detail::Standard;
@@ -55,7 +56,7 @@ fn open(disk: &dyn Disk, frames: usize, limits: Limits) -> Tree {
 }
 
 impl Table {
-    /// A table of so many pages, all of it on disk.
+    /// Makes a table of `pages` pages, all of it on disk.
     fn new(pages: usize) -> Table {
         let disk: Arc<dyn Disk> = Arc::new(MemDisk::new());
         disk.make_dir("tree").expect("a directory");
@@ -85,7 +86,7 @@ impl Table {
         }
     }
 
-    /// Puts a row that is another one than before: what stays as it is is not logged.
+    /// Puts a row that differs from the one before: an unchanged row is not logged.
     fn update(&self, tree: &Tree, key: u64, version: u64) {
         let row = (TABLE, &key.to_be_bytes()[..]);
         let mut value = [0; VALUE_BYTES];
@@ -96,7 +97,7 @@ impl Table {
         .expect("a row");
     }
 
-    /// The log is flushed, and the writer keeps the pool clean enough.
+    /// Flushes the log, and lets the writer keep the pool clean enough.
     fn tend(&self, tree: &Tree, frames: usize) {
         self.log.flush(self.log.unstable());
         let eosl = self.log.eosl();
@@ -131,7 +132,7 @@ impl Table {
             if updates % 10 == 0 {
                 self.tend(&tree, frames);
             }
-            // The checkpoint goes on beside the updates, and is through before the next one.
+            // The checkpoint runs beside the updates, and has ended before the next one.
             let mut steps = 0;
             while tree.pool().monitor().lock().is_in_checkpoint()
                 && (steps < STEPS || since == interval)
@@ -165,7 +166,7 @@ impl Table {
         self.log.crash();
     }
 
-    /// A restart for good, and all pages on disk.
+    /// Restarts for good, and writes all pages to disk.
     fn recover(&self, frames: usize) {
         let method = Method::Log1(DETAIL);
         let restarted = restart(&*self.disk, (SHAPE, frames), &self.log, method, |_| Ok(()));
@@ -173,7 +174,7 @@ impl Table {
         self.clean(&tree);
     }
 
-    /// A restart on a copy, in as large a pool.
+    /// Restarts on a copy, in a pool of `frames` frames.
     fn restart(&self, frames: usize, method: Method) -> Report {
         let copy = copy(&*self.disk);
         let restarted = restart(&*copy, (SHAPE, frames), &self.log, method, |_| Ok(()));
@@ -181,7 +182,7 @@ impl Table {
     }
 }
 
-/// Another disk with the same files.
+/// Returns another disk with the same files.
 fn copy(disk: &dyn Disk) -> Arc<dyn Disk> {
     let to: Arc<dyn Disk> = Arc::new(MemDisk::new());
     to.make_dir("tree").expect("a directory");
@@ -225,12 +226,13 @@ fn experiment(divisor: usize) -> Vec<(usize, f64)> {
             stalls(&sql1),
             stalls(&sql2),
         );
-        // Sql2 reads nothing for nothing. Log2's list names all pages of the table, and a few of these changed before the redo start alone.
+        // Sql2 reads no page in excess. Log2's list names all pages of the table, and a few of these changed only
+        // before the redo start.
         let tail = to_u64(TAIL.min(frames / 4));
         let most = to_u64(log2.dirty_pages) + tail;
         assert!((by_log1..=by_log1.max(most)).contains(&log2.data_fetches));
         assert_eq!(sql2.data_fetches, by_sql1);
-        // What is waited for are the pages of the tail, which no list names.
+        // Redo waits for the pages of the tail, which no list names.
         assert!(stalls(&log2) <= tail + 2, "{log2:?}");
         assert!(stalls(&sql2) <= 2, "{sql2:?}");
         let apart = by_log1.abs_diff(by_sql1) as f64 / by_sql1 as f64;
@@ -254,7 +256,7 @@ fn a_table_of_dirty_pages_saves_most_fetches_where_memory_is_small() {
     }
 }
 
-/// A tenth of the paper's size, or by `PERDURA_TREE_DIVISOR` another part; all of it takes 8 GB of memory.
+/// A tenth of the paper's size, or another part by `PERDURA_TREE_DIVISOR`. The full size takes 8 GB of memory.
 #[test]
 #[ignore = "half a minute"]
 fn at_a_tenth_of_the_papers_size() {

@@ -1,11 +1,11 @@
-//! A log in memory: what is appended has a number, and a part from its begin is stable.
+//! A log in memory: each entry has a number, and a part from the log's begin is stable.
 
 use parking_lot::Mutex;
 use perdura_base::{Gsn, Pid, TableId};
 use perdura_formats::tree_record::{Delta, TreeRecord, Writes};
 use perdura_tree::contract::{Log, Operation, Records};
 
-/// What stands in the log.
+/// An entry of the log.
 #[derive(Debug, Clone)]
 pub enum Entry {
     Operation {
@@ -41,18 +41,18 @@ impl TestLog {
         gsn
     }
 
-    /// The number of the last stable entry.
+    /// Returns the number of the last stable entry.
     pub fn eosl(&self) -> Gsn {
         self.state.lock().eosl
     }
 
-    /// Entries that are not stable.
+    /// Returns the number of entries that are not stable.
     pub fn unstable(&self) -> usize {
         let state = self.state.lock();
         state.entries.len() - state.stable
     }
 
-    /// So many more entries become stable.
+    /// Makes `entries` more entries stable.
     pub fn flush(&self, entries: usize) {
         let mut state = self.state.lock();
         state.stable = (state.stable + entries).min(state.entries.len());
@@ -65,7 +65,7 @@ impl TestLog {
         }
     }
 
-    /// Nothing that is not stable is kept, and new numbers lie above all that were seen.
+    /// Drops all entries that are not stable. New numbers lie above all that were seen.
     pub fn crash(&self) {
         let mut state = self.state.lock();
         let len = state.stable;
@@ -83,7 +83,7 @@ impl TestLog {
         }
     }
 
-    /// Everything so far is on disk and gone from the log.
+    /// Removes all entries from the log: their effects are on disk.
     pub fn forget(&self) {
         let mut state = self.state.lock();
         state.entries.clear();
@@ -91,7 +91,7 @@ impl TestLog {
         state.eosl = Gsn(state.last);
     }
 
-    /// All entries, decoded.
+    /// Returns all entries, decoded.
     pub fn entries(&self) -> Vec<(Gsn, Entry)> {
         self.state.lock().entries.clone()
     }

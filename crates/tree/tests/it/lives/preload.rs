@@ -14,7 +14,7 @@ use std::sync::Arc;
 const TABLES: [TableId; 3] = [TableId(1), TableId(2), TableId(3)];
 const ROWS: u32 = 4000;
 
-/// A tree of several levels, of one leaf, and of none.
+/// Makes a tree with a table of several levels, one of one leaf, and an empty one.
 fn tree_on_disk() -> Arc<SimDisk> {
     let (disk, tree) = new_tree(1, shape(512), 200);
     let log = TestLog::default();

@@ -12,7 +12,7 @@ use perdura_tree::tree::Tree;
 
 const TABLE: TableId = TableId(1);
 
-/// A table whose root leads to leaves.
+/// Makes a table whose root leads to leaves.
 fn tall() -> (Tree, TestLog) {
     let disk = MemDisk::new();
     let shape = Shape {
@@ -47,8 +47,8 @@ fn inner_page(tree: &Tree) -> Pid {
     pids.find(is_inner).expect("a root")
 }
 
-/// Found by the simulator: a leaf was merged away and freed, and became an inner page of the same table, between whose fences the old
-/// row's key lay. SQL1 and ARIES took it for a leaf without room and refused the database.
+/// Found by the simulator: a leaf was merged away and freed, and became an inner page of the same table, between whose
+/// fences the old row's key lay. SQL1 and ARIES took it for a leaf without room and refused the database.
 #[test]
 fn a_page_that_has_become_an_inner_one_has_lost_its_rows_to_others() {
     let (tree, _log) = tall();

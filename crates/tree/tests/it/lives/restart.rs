@@ -19,15 +19,15 @@ use perdura_tree::tree::Tree;
 pub enum Method {
     Log0,
     Log1(Detail),
-    /// The same with what leads to others read first, and PF-list read ahead.
+    /// `Log1` with the pages that lead to others read first, and PF-list read ahead.
     Log2(Detail),
     Sql1,
-    /// The same with read-ahead by the log.
+    /// `Sql1` with read-ahead by the log.
     Sql2,
     Aries,
 }
 
-/// What a restart has done.
+/// The figures of a restart.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct Report {
     pub applied: u64,
@@ -59,7 +59,7 @@ pub fn insist<T>(
 
 /// The log as a restart needs it.
 struct Scan {
-    /// What follows the redo start of the newest checkpoint that has ended.
+    /// The entries behind the redo start of the newest checkpoint that has ended.
     entries: Vec<(Gsn, Entry)>,
     rssp: Gsn,
 }

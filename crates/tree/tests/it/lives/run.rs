@@ -1,4 +1,4 @@
-//! One tree and its disk and log: what is done to it, and its crashes.
+//! One tree with its disk and log: the work on it, and its crashes.
 
 use super::log::{Entry, TestLog};
 use super::restart::{Method, Report, insist, restart};
@@ -36,7 +36,7 @@ fn draw_key(rng: &mut Rng, page_bytes: usize) -> Vec<u8> {
     key
 }
 
-/// All rows of a tree.
+/// Returns all rows of a tree.
 pub fn rows_of(tree: &Tree, eosl: Gsn, tables: &[TableId]) -> Result<Rows, Error> {
     let mut rows = Rows::new();
     for table in tables {
@@ -95,7 +95,7 @@ pub fn change(
     Ok(())
 }
 
-/// What the runs have met.
+/// The events that the runs have met.
 #[derive(Debug, Default)]
 pub struct Met {
     pub crashes: u64,
@@ -115,7 +115,7 @@ pub struct Run {
 }
 
 impl Run {
-    /// Changes rows until a fault strikes or it is enough, and crashes.
+    /// Changes rows until a fault strikes or enough rows have changed, and crashes.
     pub fn live(&mut self, tree: &Tree) {
         let mut rows = self.told();
         self.disk.set_plan(FaultPlan {
@@ -173,7 +173,7 @@ impl Run {
         Ok(())
     }
 
-    /// The rows that the log tells.
+    /// Returns the rows by the log.
     fn told(&self) -> Rows {
         let mut rows = Rows::new();
         for (_, entry) in self.log.entries() {
@@ -234,7 +234,7 @@ impl Run {
         }
     }
 
-    /// A restart in which pages are written now and then, and whose power is cut after so many operations of the disk.
+    /// Runs a restart that writes pages now and then. The power is cut after `cut` operations of the disk.
     fn with(&mut self, method: Method, cut: Option<u64>) -> Result<(Tree, Report), Error> {
         self.disk.set_plan(FaultPlan {
             cut_after_ops: cut,
@@ -261,7 +261,7 @@ impl Run {
         let rows =
             rows_of(tree, self.log.eosl(), &TABLES).map_err(|e| format!("{method:?}: {e}"))?;
         if rows == *told {
-            // No run ends with rows that are right in a tree that is not.
+            // No run ends with right rows in a damaged tree.
             let checked = check(tree, self.log.eosl()).map_err(|e| format!("{method:?}: {e}"))?;
             return match checked.faults.first() {
                 Some(fault) => Err(format!("{method:?}: {fault:?}")),

@@ -9,7 +9,7 @@ use perdura_tree::dirty_pages::DirtyPages;
 use perdura_tree::monitor::Monitor;
 use std::collections::BTreeMap;
 
-/// What the runs have met.
+/// The events that the runs have met.
 #[derive(Debug, Default)]
 pub struct Counts {
     /// Operations that a table skipped.
@@ -37,7 +37,7 @@ const METHODS: [Method; 6] = [
 ];
 
 impl Method {
-    /// Whether it finds an operation's page by the page that the log names.
+    /// Returns whether it finds an operation's page by the page that the log names.
     fn goes_by_page(self) -> bool {
         matches!(self, Method::Sql1 | Method::Aries)
     }
@@ -50,7 +50,7 @@ enum Event<'a> {
     Record(TreeRecord),
 }
 
-/// What an analysis by pages meets.
+/// An event that an analysis by pages meets.
 enum Met<'a> {
     Update(Pid, Gsn),
     Writes(&'a Writes),
@@ -58,7 +58,7 @@ enum Met<'a> {
 }
 
 impl World {
-    /// What stands in the log behind a position of each stream, by its number.
+    /// Returns the entries of the log behind a position of each stream, by their numbers.
     fn events(&self, from: &[usize]) -> Vec<(Gsn, Event<'_>)> {
         let mut events = Vec::new();
         for (stream, from) in self.streams.iter().zip(from) {
@@ -79,14 +79,14 @@ impl World {
         events
     }
 
-    /// The records of stream 0 from the redo start on.
+    /// Returns the records of stream 0 from the redo start on.
     fn records(&self) -> Vec<(Gsn, Event<'_>)> {
         let mut from: Vec<usize> = self.streams.iter().map(|s| s.frames.len()).collect();
         from[0] = self.anchor.mark;
         self.events(&from)
     }
 
-    /// The table of a method that has one.
+    /// Returns the table of a method that has one.
     fn table(&self, method: Method) -> Option<DirtyPages> {
         let rssp = self.anchor.rssp;
         match method {
@@ -121,7 +121,8 @@ impl World {
         }
     }
 
-    /// What an analysis by pages meets behind the redo start, in the order of the numbers.
+    /// Calls `meet` with each event of an analysis by pages behind the redo start, in the order of
+    /// the numbers.
     fn updates(&self, mut meet: impl FnMut(Met<'_>)) {
         for (gsn, event) in self.events(&self.anchor.begin) {
             match event {
@@ -139,7 +140,7 @@ impl World {
         }
     }
 
-    /// The first note of the next life.
+    /// Returns the first note of the next life.
     fn next_note(&self) -> u64 {
         let ends = self.records().into_iter().map(|(_, event)| match event {
             Event::Record(TreeRecord::Delta(delta)) => {
@@ -150,7 +151,7 @@ impl World {
         ends.max().unwrap_or(0)
     }
 
-    /// What the log tells of the rows.
+    /// Returns the rows by the log.
     fn told(&self) -> BTreeMap<u8, u32> {
         let mut rows = BTreeMap::new();
         for (_, event) in self.events(&vec![0; self.streams.len()]) {
@@ -201,7 +202,7 @@ impl World {
         }
     }
 
-    /// Redoes what a method does not skip. Whether it came to the end.
+    /// Redoes the operations that a method does not skip. Returns whether it came to the end.
     fn redo(
         &self,
         redo: &mut Redo,
@@ -282,10 +283,10 @@ impl World {
 struct Redo {
     method: Method,
     pages: Pages,
-    /// What it makes dirty is noted, if it is not just tried out.
+    /// The monitor that notes the pages that it makes dirty. `None`: the redo is only a trial.
     monitor: Option<Monitor>,
     under_way: Option<Write>,
-    /// What it has written.
+    /// The pages that it has written.
     written: Vec<(Pid, Page)>,
 }
 
@@ -369,7 +370,7 @@ impl Redo {
         }
     }
 
-    /// The rows that can be reached.
+    /// Returns the rows that can be reached.
     fn state(&self) -> Result<BTreeMap<u8, u32>, String> {
         let mut rows = BTreeMap::new();
         for child in self.pages[&ROOT].rows.values() {

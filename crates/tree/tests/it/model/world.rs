@@ -6,7 +6,7 @@ use perdura_formats::tree_record::TreeRecord;
 use perdura_tree::monitor::{Dirty, Limits, Monitor, Tells};
 use std::collections::{BTreeMap, VecDeque};
 
-/// Keys are below.
+/// The bound of the keys: all are below it.
 pub const KEYS: u8 = 24;
 pub const ROOT: Pid = Pid(0);
 
@@ -17,7 +17,7 @@ pub const LIMITS: Limits = Limits {
     written: 8,
 };
 
-/// A mistake in what surrounds the monitor and the analyses.
+/// A mistake in the surroundings of the monitor and the analyses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mistake {
     /// An operation takes its number and is noted later, when others have been.
@@ -30,11 +30,11 @@ pub enum Mistake {
     OneLsn,
     /// Redo by page does not look at the page's fences.
     NoFences,
-    /// What a restart makes dirty is not noted in the next life.
+    /// The next life does not note the pages that a restart makes dirty.
     RestartNotNoted,
-    /// A restart does not make the log durable that it believes.
+    /// A restart does not make durable the log that it relies on.
     LogNotDurable,
-    /// A restart does not make the pages durable that it believes.
+    /// A restart does not make durable the pages that it relies on.
     PagesNotDurable,
 }
 
@@ -63,7 +63,7 @@ pub struct Page {
 
 pub type Pages = BTreeMap<Pid, Page>;
 
-/// The leaf of a key.
+/// Returns the leaf of a key.
 pub fn lookup(pages: &Pages, key: u8) -> Pid {
     let (_, child) = pages[&ROOT].rows.range(..=key).next_back().expect("a leaf");
     Pid(*child)
@@ -86,7 +86,7 @@ pub struct Split {
     pub image: Page,
 }
 
-/// What stands in the log.
+/// The body of a frame.
 #[derive(Debug, Clone)]
 pub enum Body {
     Ops(Vec<Op>),
@@ -101,7 +101,7 @@ pub struct Stream {
     pub synced: usize,
 }
 
-/// An epoch that was closed: where it ends in each stream, and the counter when it did.
+/// An epoch that was closed: its end in each stream, and the counter at that moment.
 #[derive(Debug, Clone)]
 pub struct Ended {
     pub epoch: u64,
@@ -109,13 +109,13 @@ pub struct Ended {
     pub gsn: Gsn,
 }
 
-/// What a restart begins from.
+/// The start of a restart.
 #[derive(Debug, Clone)]
 pub struct Anchor {
     pub rssp: Gsn,
-    /// Where operations behind the redo start begin, by stream.
+    /// The position at which operations behind the redo start begin, by stream.
     pub begin: Vec<usize>,
-    /// Where the redo start stands in stream 0.
+    /// The position of the redo start in stream 0.
     pub mark: usize,
 }
 
@@ -148,7 +148,7 @@ pub struct World {
     pub eosl: Gsn,
     pub next_pid: u32,
     pub memory: Pages,
-    /// What a read of the disk gives, and what of it a power cut leaves.
+    /// The pages that a read of the disk gives, and those that a power cut leaves.
     pub disk: Pages,
     pub safe: Pages,
     pub issued: Vec<Write>,
@@ -210,7 +210,7 @@ impl World {
         self.mistake == Some(mistake)
     }
 
-    /// Some steps of a life.
+    /// Takes some steps of a life.
     pub fn live(&mut self) {
         let steps: [(Step, u32); 12] = [
             (World::transact, 20),
@@ -369,7 +369,7 @@ impl World {
         }
     }
 
-    /// EOSL comes late.
+    /// Updates EOSL, late.
     fn hear_eosl(&mut self) {
         let durable = self.cuts.iter().rfind(|ended| ended.epoch <= self.durable);
         if let Some(ended) = durable {
@@ -398,7 +398,7 @@ impl World {
         self.issued.push(Write { pid, page, copied });
     }
 
-    /// A write ends: a read gives the page, a power cut may take it.
+    /// Ends a write: a read gives the page, and a power cut may lose it.
     fn complete(&mut self) {
         if self.issued.is_empty() {
             return;
@@ -484,8 +484,8 @@ impl World {
         }
     }
 
-    /// A kill, of which the log keeps all that was written, or a power cut. What is left of the log is what the newest
-    /// durable epoch needs.
+    /// Crashes by a kill, after which the log keeps all that was written, or by a power cut. The log keeps what the
+    /// newest durable epoch needs.
     pub fn crash(&mut self) -> Result<(), String> {
         let is_killed = self.rng.u8(..10) < 4;
         for write in std::mem::take(&mut self.issued) {
@@ -530,7 +530,7 @@ impl World {
         Ok(())
     }
 
-    /// The power is cut: of each page that was not synced, one of its states is left.
+    /// Cuts the power: of each page that was not synced, one of its states is left.
     pub fn lose_pages(&mut self) {
         for write in std::mem::take(&mut self.unsynced) {
             if self.rng.bool() {
