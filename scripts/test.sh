@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # All tests: units and integration, the seeded recovery bugs, 20,000 simulated crash runs,
-# 20,000 random commands beside a real Redis 7.0, every command of the documents, and the tools of Redis.
+# 20,000 random commands beside a real Redis 7.0, the book, every command of the documents, and the tools of Redis.
 #
 #   PERDURA_KILL_ROUNDS=200 PERDURA_POWERCUT_ROUNDS=50 scripts/test.sh    the long way
 #   PERDURA_KILL_SYNC_ROUNDS=50 PERDURA_POWERCUT_SYNC_ROUNDS=50 scripts/test.sh   with --log-io sync
@@ -60,6 +60,9 @@ crash tree "${PERDURA_TREE_RUNS:-3000}"
 crash mixed "${PERDURA_MIXED_RUNS:-2000}"
 crash archive "${PERDURA_ARCHIVE_RUNS:-3000}"
 crash mirror "${PERDURA_MIRROR_RUNS:-2000}"
+
+step "the book: pictures, pages and links"
+scripts/book.sh
 
 step "every command of the documents"
 scripts/test-docs.sh

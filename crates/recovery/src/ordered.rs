@@ -123,6 +123,17 @@ fn play(second: &Second<'_>, log: &Decided) -> Result<OrderedReport> {
     if let Some(player) = player {
         player.finish()?;
     }
+    assert!(
+        done.numbers
+            .iter()
+            .zip(&second.pseq)
+            .all(|(now, was)| now >= was),
+        "the log takes no number of the image away"
+    );
+    assert!(
+        player.is_some() || done.played == 0,
+        "no frame is played without a player"
+    );
     set_numbers(second.heap, &done.numbers);
     let ns = clock.mono_ns().saturating_sub(begin);
     Ok(OrderedReport {

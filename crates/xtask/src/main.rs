@@ -11,6 +11,7 @@ mod census;
 mod count;
 mod files;
 mod layers;
+mod messages;
 mod product;
 mod ratchet;
 mod scan;
@@ -53,7 +54,8 @@ fn main() -> ExitCode {
 fn record(root: &Path) -> anyhow::Result<()> {
     let sources = product::read(root)?;
     let found = count::find(&sources);
-    ratchet::record(root, &count::rows(&sources, &found))
+    ratchet::record(root, &count::rows(&sources, &found))?;
+    messages::record(root, &sources.product)
 }
 
 /// Returns the workspace: two directories above this crate.

@@ -68,7 +68,10 @@ impl OpenTxns {
             open.changes.truncate(left);
             return;
         }
-        debug_assert!(open.changes.last().is_none_or(|last| last.gsn < gsn));
+        assert!(
+            open.changes.last().is_none_or(|last| last.gsn < gsn),
+            "a transaction's changes come in the order of their numbers"
+        );
         open.changes.push(ToUndo {
             gsn,
             table: row.table,
@@ -79,6 +82,11 @@ impl OpenTxns {
 
     /// Returns the transactions that the log's end leaves open.
     pub fn into_losers(self) -> Vec<Loser> {
-        self.open.into_values().collect()
+        let losers: Vec<Loser> = self.open.into_values().collect();
+        assert!(
+            losers.windows(2).all(|pair| pair[0].txn < pair[1].txn),
+            "a transaction is open once"
+        );
+        losers
     }
 }

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use super::{Found, Measure};
+use crate::messages;
 use crate::product::{Sources, Text};
 
 /// The most words of a sentence.
@@ -91,9 +92,12 @@ impl Lengths {
     }
 }
 
-/// Finds them in all comments and documents.
+/// Finds them in all comments, documents and messages.
 pub fn find(sources: &Sources) -> Vec<Found> {
-    sources.texts().flat_map(of_text).collect()
+    let mut found: Vec<Found> = sources.texts().flat_map(of_text).collect();
+    let messages = sources.product.iter().filter_map(messages::document);
+    found.extend(messages.flat_map(|messages| of_text(&messages)));
+    found
 }
 
 /// Returns the sentences by folder.
