@@ -31,7 +31,7 @@
 //! | `archive` | the world of the archive: runs, backups, lost disks, restores |
 //! | `mirror` | the world of the mirror: nodes, an arbiter, takeovers, writers that were replaced |
 //!
-//! See `docs/simulator.md`.
+//! See `docs/testing/`.
 
 mod archive;
 pub mod check;

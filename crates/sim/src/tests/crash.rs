@@ -90,21 +90,37 @@ fn every_seeded_bug_of_streams_and_scripts_is_caught() {
 }
 
 #[test]
-fn every_seeded_bug_has_a_row_in_the_document() {
-    let document = include_str!("../../../../docs/simulator.md");
+fn every_seeded_bug_has_a_row_in_the_documents() {
+    let documents = [
+        include_str!("../../../../docs/testing/seeded-bugs-product.md"),
+        include_str!("../../../../docs/testing/seeded-bugs-tables.md"),
+        include_str!("../../../../docs/testing/seeded-bugs-tree.md"),
+        include_str!("../../../../docs/testing/seeded-bugs-archive.md"),
+        include_str!("../../../../docs/testing/seeded-bugs-mirror.md"),
+    ]
+    .concat();
     let all = Flaw::ALL
         .iter()
         .chain(&Flaw::TABLES)
         .chain(&Flaw::ORDERED)
         .chain(&Flaw::ARCHIVE)
+        .chain(&Flaw::RESTORE)
+        .chain(&Flaw::LOG_SOURCE)
         .chain(&Flaw::STREAMS)
         .chain(&Flaw::SCRIPTS)
         .chain(&Flaw::SERVER)
+        .chain(&Flaw::TREE)
+        .chain(&Flaw::TREE_PAGES)
+        .chain(&Flaw::TREE_FILE)
+        .chain(&Flaw::TREE_AHEAD)
+        .chain(&Flaw::KEYED)
+        .chain(&Flaw::NUMBERS)
         .chain(&Flaw::MIRROR)
         .chain(&Flaw::MIRROR_LOG)
-        .chain(&Flaw::MIRROR_TREE);
+        .chain(&Flaw::MIRROR_TREE)
+        .chain(&Flaw::STEAL);
     for flaw in all {
-        assert!(document.contains(&format!("\n| {flaw:?} |")), "{flaw:?}");
+        assert!(documents.contains(&format!("\n| {flaw:?} |")), "{flaw:?}");
     }
 }
 
