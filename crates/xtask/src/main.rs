@@ -2,6 +2,7 @@
 //!
 //! * `cargo xtask layers`: a crate depends only on crates of lower layers.
 //! * `cargo xtask tidy`: the house rules that can be read from the text.
+//! * `cargo xtask subjects`: the subjects of commits.
 //! * `cargo xtask census`: everything that is counted, crate by crate, with its places.
 //! * `cargo xtask record`: notes numbers that have fallen; see `ratchet.rs`.
 //!
@@ -15,19 +16,20 @@ mod messages;
 mod product;
 mod ratchet;
 mod scan;
+mod subjects;
 mod tidy;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-const USAGE: &str =
-    "usage: cargo xtask layers | cargo xtask tidy | cargo xtask census | cargo xtask record";
+const USAGE: &str = "usage: cargo xtask layers | cargo xtask tidy | cargo xtask subjects | cargo xtask census | cargo xtask record";
 
 fn main() -> ExitCode {
     let verb = std::env::args().nth(1);
     let faults = match verb.as_deref() {
         Some("layers") => layers::check(&root()),
         Some("tidy") => tidy::check(&root()),
+        Some("subjects") => subjects::check(&root()),
         Some("census") => census::print(&root()).map(|()| Vec::new()),
         Some("record") => record(&root()).map(|()| Vec::new()),
         _ => {

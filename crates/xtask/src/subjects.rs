@@ -1,0 +1,58 @@
+//! The subjects of commits: short enough to be read in a list.
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result};
+
+/// The time of the last commit that the rule does not judge. A time is known in a shallow clone too, where that commit is not.
+const SINCE: &str = "2026-11-28T18:50:55Z";
+
+/// The most characters of a subject.
+const CHARACTERS_MAX: usize = 72;
+
+/// Returns a fault for each subject that is too long, in the commits that are newer than [`SINCE`].
+///
+/// Sources without a history, such as an unpacked archive, have none that could be judged. It prints that.
+///
+/// # Errors
+/// There is no `git`.
+pub fn check(root: &Path) -> Result<Vec<String>> {
+    let mut git = Command::new("git");
+    let since = format!("--since={SINCE}");
+    git.current_dir(root)
+        .args(["log", "--format=%h %s", &since]);
+    let output = git.output().context("running git log")?;
+    if !output.status.success() {
+        let why = String::from_utf8_lossy(&output.stderr);
+        println!("no commit is judged: {}", why.trim());
+    }
+    let log = String::from_utf8_lossy(&output.stdout);
+    Ok(log.lines().filter_map(judge).collect())
+}
+
+/// Returns the fault of a line of the log: a hash and a subject.
+fn judge(line: &str) -> Option<String> {
+    let (hash, subject) = line.split_once(' ')?;
+    let count = subject.chars().count();
+    (count > CHARACTERS_MAX).then(|| {
+        format!(
+            "commit {hash}: a subject of {count} characters, at most {CHARACTERS_MAX}: {subject}"
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_subject_of_seventy_three_characters_is_a_fault() {
+        assert_eq!(
+            judge(&format!("1a2b3c {}", "x".repeat(CHARACTERS_MAX))),
+            None
+        );
+        let fault = judge(&format!("1a2b3c {}", "x".repeat(CHARACTERS_MAX + 1)));
+        assert!(fault.is_some_and(|fault| fault.starts_with("commit 1a2b3c: a subject of 73 ")));
+    }
+}
