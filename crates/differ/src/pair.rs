@@ -152,7 +152,7 @@ impl Pair {
         };
         let mut db = perdura::Options::new(self.dir.path().join("data"));
         (self.configure)(&mut db);
-        // As in Redis: some limits follow from this one.
+        // The limit of Redis; other limits follow from it.
         db.value_bytes_max = 512 << 20;
         self.server = Some(Server::start(options, db)?);
         await_answer(&self.path(Side::Ours))?;

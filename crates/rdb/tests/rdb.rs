@@ -389,8 +389,8 @@ fn older_and_newer_streams_say_less_and_more() {
         stream.groups[0].consumers,
         [consumer("c", 8, &[((5, 1), 9, 2)])]
     );
-    // The same of version 7.2: the ids behind the last one, the number of entries read, the time at which the consumer
-    // was active.
+    // Version 7.2 adds the ids behind the last one, the number of entries read, and the time at which the consumer was
+    // active.
     let mut new = of_old;
     new[0] = 21;
     let at = new.len() - group.concat().len();
@@ -556,7 +556,7 @@ fn mutated_dumps_with_right_checksums_never_panic() {
             }
         }
         read_well += u32::from(read(&file(12, &body)).is_ok());
-        // The same bytes as a value of every type.
+        // These bytes are read as a value of every type.
         body[0] = rng.u8(..26);
         body.extend_from_slice(&[10, 0]);
         let sum = crc64(&body);

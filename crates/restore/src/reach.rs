@@ -67,8 +67,8 @@ impl Reach {
             BackupKind::Cut => Epoch(end.0 + 1),
         };
         // The epochs that must be taken out of the pages lie behind the target and reach up to the backup's end. The
-        // first epoch of an archive may lack the records before the marks of the image with which the archive began, so
-        // it has to be at or before the target.
+        // first epoch of an archive may lack the records before the marks of its first image. So that epoch has to be
+        // at or before the target.
         let (from, to) = match target < end {
             true => (lacking.min(target), end),
             false => (lacking, target),

@@ -91,7 +91,7 @@ impl Bridge {
             (c"done", done),
         ];
         for (name, function) in functions {
-            // SAFETY: pushes a pointer and a closure over it, for which mlua has made room; the name is static, and the
+            // SAFETY: pushes a pointer and a closure over it, for which mlua has made room. The name is static. The
             // functions take their upvalue for the address of a bridge.
             let made: Function = unsafe {
                 lua.exec_raw((), |state| {

@@ -14,7 +14,7 @@
 //!  abort:  outside a window: undo in memory, one record, under the gate
 //!          inside one:       each undo is a compensation record under its own latch
 //! ```
-//! * When a transaction begins, it is routed to the idlest stream, and all its records are there.
+//! * A transaction is routed to the idlest stream when it begins. All its records are there.
 //! * A slot belongs to one transaction from its first change until the transaction has appended its
 //!   commit, or ended its rollback. A transaction never waits for a lock: a request for a locked slot fails at once.
 //! * A freed slot is handed out again only after that, so commit epochs order the two transactions.

@@ -145,7 +145,7 @@ impl<'ast> Visit<'ast> for Collector {
         }
     }
 
-    // What a program expects is no message.
+    // The text of `expect` is for a developer with a backtrace: no message.
     fn visit_expr_method_call(&mut self, call: &'ast ExprMethodCall) {
         self.visit_expr(&call.receiver);
         if call.method != "expect" {

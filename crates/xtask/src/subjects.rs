@@ -16,7 +16,7 @@ const CHARACTERS_MAX: usize = 72;
 /// Sources without a history, such as an unpacked archive, have none that could be judged. It prints that.
 ///
 /// # Errors
-/// There is no `git`.
+/// `git` cannot be run.
 pub fn check(root: &Path) -> Result<Vec<String>> {
     let mut git = Command::new("git");
     let since = format!("--since={SINCE}");

@@ -155,7 +155,7 @@ fn runs_that_do_not_tile_are_no_manifest() {
     let good = at(vec![run(1000, 1002, 0), run(1002, 1009, 0)], 1009);
     let bytes = good.encode();
     assert_eq!(decode(&bytes).expect("a manifest"), good);
-    // The same file, but another field is at the place of the second run's begin, of its end, of the first one's begin.
+    // One bit differs in the second run's begin, in its end, or in the first run's begin.
     let objects_at = bytes.len() - 4 - good.anchor.len() - 2 * 40;
     for (object, field) in [(1, 8), (1, 16), (0, 8)] {
         let mut bad = bytes[..bytes.len() - 4].to_vec();

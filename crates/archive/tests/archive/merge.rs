@@ -374,7 +374,7 @@ fn a_merge_without_a_keep_has_all_records_and_all_moments() {
         );
         assert!(merged.has_moment(Epoch(1)) && merged.id().level == 1);
         assert_eq!(merged.moments().list().len(), runs.len());
-        // The same order without a file, for some pages.
+        // A merge without a file has that order too, for some pages.
         for p in (0..4).map(PartitionId) {
             let scope = Scope::Pages(p, 2..7);
             let mut side_by_side = Merged::new(&runs, &scope);

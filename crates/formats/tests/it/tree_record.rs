@@ -110,7 +110,7 @@ fn every_cut_and_every_flipped_bit_is_read_or_refused_with_its_place() {
             for bit in 0..8 {
                 let mut damaged = example.clone();
                 damaged[at] ^= 1 << bit;
-                // What is read is what is written: no two texts of one record.
+                // A record has one encoding: bytes that are read are the bytes that would be written.
                 if let Ok((gsn, record)) = TreeRecord::decode(&damaged) {
                     assert_eq!(encode(gsn, &record), damaged);
                 }

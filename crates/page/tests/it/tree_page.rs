@@ -244,7 +244,7 @@ fn what_is_damaged_under_a_checksum_that_holds_is_read_or_refused_and_nothing_el
         }
         page.remove([&b"abc"[..], b"q", b"nobody"][rng.usize(..3)]);
         for _ in 0..rng.usize(1..4) {
-            // Where something is: the header, the slots, the cells and fences.
+            // A byte that is used: of the header, the slots, the cells or the fences.
             let at = [rng.usize(4..60), rng.usize(420..512)][rng.usize(..2)];
             bytes[at] = match rng.u8(..3) {
                 0 => rng.u8(..),

@@ -138,7 +138,7 @@ pub fn each_is_caught(mode: Mode, flaws: &[Flaw], also: fn() -> Option<String>) 
                 continue;
             };
             println!("{flaw:?}: {seconds:.2} s, {what}");
-            // The same runs without the bug. A fault that they also show is no catch.
+            // Runs without the bug: a fault that they also show is no catch.
             let alone = match seed {
                 Some(seed) => runs(mode, seed, 1).violations.is_empty(),
                 None => also().is_none(),

@@ -174,7 +174,7 @@ fn intersection(
     };
     let in_all = first.source.iter().filter_map(|entry| {
         let member = entry.key();
-        // As in Redis, only the first factor is made a number before scores are put together.
+        // Redis too makes only the first factor a number before it puts scores together.
         let score = number(first.score(&entry));
         let score = others.iter().try_fold(score, |score, other| {
             let found = other.source.find(&member)?;

@@ -1,7 +1,7 @@
 //! Sentences that a reader must read twice: in comments and in documents.
 //!
-//! Three kinds are counted: sentences of more than 30 words, comments that open with a clause instead of a verb or a noun, and
-//! phrases that English engineers do not use.
+//! Three kinds are counted: sentences of more than 30 words, comments that open with a clause, and phrases that English
+//! engineers do not use. A comment opens with a verb or a noun instead.
 
 use std::collections::BTreeMap;
 

@@ -20,7 +20,7 @@ pub(super) enum Fate {
 impl Fate {
     fn known(self) -> rule::Fate {
         match self {
-            // The same as if a future crash ended it: every existing image has its changes.
+            // A future crash ends it, in effect: every existing image has its changes.
             Fate::InFlight | Fate::AbortedTakenOut => rule::Fate::Lost(CkptEpoch(u64::MAX)),
             Fate::Committed(epoch) => rule::Fate::Committed(Epoch(epoch)),
             Fate::AbortedCompensated => rule::Fate::AbortedCompensated,
