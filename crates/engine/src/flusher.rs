@@ -196,7 +196,7 @@ impl LogWriter {
         } else if self.ground.core.wal().in_flight(FIRST) == 0 {
             self.take_turn(&mut pacer, cpu_ns, || self.write_in_place())
         } else {
-            // That completes without this thread.
+            // Another thread completes the write.
             Ok(false)
         };
         flushed.unwrap_or(false)

@@ -133,7 +133,7 @@ impl Shared {
     pub fn wait(&self, rung: Rung, epoch: Epoch) -> Result<()> {
         self.check_ticket(epoch)?;
         self.wait_on(rung, epoch)?;
-        // As in `Wal::reached`: the disk of a writer that was replaced proves nothing.
+        // `Wal::reached` has the same rule: the disk of a writer that was replaced proves nothing.
         if rung == Rung::Disk && self.core().nodes().is_some() {
             self.wait_on(Rung::Mirror, epoch)?;
         }
@@ -145,7 +145,7 @@ impl Shared {
         if rung == Rung::Mirror {
             self.mirror.wait_for_nodes(epoch)?;
             if wal.durable(rung) < epoch {
-                // Where one node is left, it receives the epoch while the disk writes it.
+                // One node that is left receives the epoch while the disk writes it.
                 self.mirror.ship();
             }
         }

@@ -261,6 +261,6 @@ fn let_go(db: Option<Db>) {
     });
     // Without a thread the database goes with the process.
     drop(ending);
-    // Whether they have ended makes no difference to the files.
+    // Their end makes no difference to the files.
     let _ = wait.recv_timeout(LETTING_GO);
 }

@@ -320,7 +320,7 @@ fn two_nodes_that_are_one_or_on_one_machine_are_refused_or_named() {
         "{code}: {said}"
     );
     let address = &world.nodes[0].address;
-    // The same socket by another form of its address.
+    // Another form of its address leads to the same socket.
     let again = address.replace("127.0.0.2", "127.2");
     let twice = format!("{address},{again}");
     let cases = [

@@ -88,7 +88,7 @@ fn history(seed: u64, is_declared: bool) -> Result<usize, Error> {
     }
     groups += drain(&core, &mut source)?.len();
     if is_declared {
-        // What the archive has is not kept for it.
+        // The log is not kept for epochs that the archive has.
         core.set_archived(source.at())?;
         core.checkpoint_now()?;
         core.checkpoint_now()?;

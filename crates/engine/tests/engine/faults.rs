@@ -361,7 +361,7 @@ fn a_checkpoint_that_was_put_off_when_its_image_was_to_be_named_is_due_and_cuts_
         if taken.is_ok() || !core.checkpoint_stats().running {
             continue;
         }
-        // What the log itself was refused is written now.
+        // The log writes now the bytes that the disk refused.
         core.flush_all().unwrap();
         put(&core, "key 0", b"short");
         core.flush_all().unwrap();

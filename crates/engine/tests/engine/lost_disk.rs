@@ -134,7 +134,7 @@ impl World {
             Ok::<_, Error>(())
         });
         let epoch = done.expect("a change").1.epoch;
-        // What changes nothing is in no epoch.
+        // A write that changes nothing is in no epoch.
         if epoch > Epoch(0) {
             let change = Change {
                 epoch,

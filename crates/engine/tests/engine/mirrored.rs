@@ -370,7 +370,7 @@ fn in_mirror_the_disk_alone_acknowledges_nothing() {
     world.settle(&old);
     assert!(old.wal().durable(Rung::Mirror) < late.epoch);
     assert!(old.wal().check().unwrap_err().is_fenced());
-    // Where no group has a node, the disk's word is enough, and at once.
+    // Without a node in any group, the disk alone decides, and at once.
     let world = World::new();
     let core = world.mirrored();
     for address in ["a", "b"] {

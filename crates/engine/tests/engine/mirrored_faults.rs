@@ -143,7 +143,7 @@ fn a_disk_that_is_full_during_the_copy_loses_nothing() {
             refused = true;
             break;
         };
-        // What the copy meets is shown, and tried again later.
+        // A fault of the copy is shown, and the copy is tried again later.
         let _full = (core.ship(), core.flush_all());
         world.settle(&core);
         if core.wal().durable(Rung::Mirror) < epoch {

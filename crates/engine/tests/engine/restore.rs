@@ -197,7 +197,7 @@ impl History {
                     let len = [10, 100, 3000, 40_000][rng.usize(..4)] / rng.usize(1..4);
                     let value = (rng.u8(..5) > 0).then(|| vec![rng.u8(..); len]);
                     let epoch = set(self.core(), number, value.as_deref());
-                    // What changes nothing is in no epoch.
+                    // A write that changes nothing is in no epoch.
                     if epoch > Epoch(0) {
                         self.changes.push((epoch, number, value));
                     }

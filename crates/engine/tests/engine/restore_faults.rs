@@ -149,7 +149,7 @@ fn a_target_that_fails_at_any_io_ends_the_restore_with_an_error_and_leaves_nothi
             disks.data.set_plan(FaultPlan::default());
             let what = format!("kind {kind}, the {nth}th: {done:?}");
             let is_whole = is_whole_or_nothing(&world, &disks, &what);
-            // Where merging runs failed, the restore has begun with another backup.
+            // After a failed merge of runs, the restore has begun with another backup.
             assert!(is_whole || done.is_err(), "{what}");
             ended += u32::from(done.is_err());
             if !has_failed {

@@ -61,7 +61,7 @@ fn crashed(disk: &Arc<SimDisk>, log: LogForm) -> BTreeMap<u64, u64> {
         }
         states.insert(core.digest().unwrap(), call);
     }
-    // What the anchor vouches for is known to be missing when it is.
+    // Epochs that the anchor vouches for are known to be missing when they are.
     core.vouch().unwrap();
     drop(core);
     disk.crash(CrashProfile::Nothing, 1);

@@ -298,7 +298,7 @@ fn a_log_with_calls_of_a_procedure_that_the_program_lacks_is_refused_by_its_name
     let text = refused.to_string();
     assert!(text.contains("transfer(u64,u64,i64)"), "{text}");
 
-    // The same name with another body.
+    // A procedure of that name with another body.
     let mut options = builder(dir.path(), LogForm::Command).into_options();
     let mut procedures = options.typed.procedures.to_vec();
     procedures[0].hash ^= 1;

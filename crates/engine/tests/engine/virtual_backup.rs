@@ -418,7 +418,7 @@ fn a_moment_that_a_merge_gave_up_while_it_was_backed_up_ends_the_backup() {
         .map(drop)
         .expect_err("it has gone");
     assert!(late.to_string().contains("no moment any more"), "{late}");
-    // What was kept still leads to the end.
+    // The backup that was kept still leads to the end.
     let cut = open(&store, kept.backup.header.id);
     let plan = RestorePlan::new(cut, vec![run], None).expect("a plan");
     let core = restored(&plan).expect("a restore");

@@ -369,7 +369,7 @@ pub(crate) fn hush(session: &mut Session, replies: &mut Replies, start: usize, p
 fn unknown(args: &Args<'_>) -> String {
     let shown = |arg: &[u8], max: usize| {
         let shown = &arg[..arg.len().min(max)];
-        // As in C, where a string ends at its first zero byte.
+        // Redis shows a string of C, which ends at its first zero byte.
         let end = shown.iter().position(|b| *b == 0).unwrap_or(shown.len());
         String::from_utf8_lossy(&shown[..end]).into_owned()
     };

@@ -232,7 +232,7 @@ impl Command {
             Some((_, arity)) if fits(*arity, args.len()) => Ok(()),
             Some((known, _)) => Err(wrong_arity(&format!("{}|{known}", self.name))),
             None => {
-                // As in C, where a string ends at its first zero byte.
+                // Redis shows a string of C, which ends at its first zero byte.
                 let end = word.iter().take(128).take_while(|byte| **byte != 0).count();
                 let word = String::from_utf8_lossy(&word[..end]);
                 let name = self.name.to_ascii_uppercase();

@@ -162,7 +162,7 @@ impl<'h, 'a, 'tx> Inner<'h, 'a, 'tx> {
             }
         }
         let counted = Counted::new(slot, command, args);
-        // As in a block, its time is that since the previous command.
+        // Its time is that since the previous command, as in a block.
         let now = Instant::now();
         let took = now.saturating_duration_since(self.clock);
         self.clock = now;

@@ -13,7 +13,7 @@
 //!   `script`: SCRIPT. `ran`: the work at the commit.
 //!
 //! # Deviations
-//! * There is no BUSY state: a script that runs too long is ended and undone, so SCRIPT KILL never finds one.
+//! * A script that runs too long is ended and undone. So SCRIPT KILL never finds one, and no client meets BUSY.
 //! * A script has no effect if it exceeds a limit, if the log has no room for it, or if memory is
 //!   short. Neither has the MULTI block around it. A script that ends with an error keeps its
 //!   writes, as in Redis.
