@@ -188,3 +188,8 @@ pub use stats::{ArchiveStats, BackupState, DrillStats, ListedBackup, ProofStats,
 pub use transact::Attempt;
 pub use trees::{TreeRange, TreeTable};
 pub use typed::{LogForm, TypedOptions};
+
+/// The program of the README, so that it compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

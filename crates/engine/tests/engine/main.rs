@@ -18,6 +18,7 @@ mod faults;
 mod faulty;
 mod faulty_disk;
 mod forks;
+mod guide;
 mod ladder;
 mod log_end;
 mod long_rows;

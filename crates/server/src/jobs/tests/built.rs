@@ -111,7 +111,7 @@ fn a_collection_that_is_built_in_steps_is_what_it_is_at_once() {
         assert_eq!(bed.replies(READER), reply, "{text}");
         assert_eq!(seen(&mut bed), expected, "{text}");
         assert!(bed.state.watches.is_empty());
-        // That line runs once more, within a block.
+        // The line runs once more, within a block.
         bed.ask(WRITER, "DEL to");
         bed.ask(WRITER, "MULTI");
         bed.send_bytes(WRITER, &line);
