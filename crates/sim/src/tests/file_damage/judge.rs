@@ -166,7 +166,7 @@ impl Sweep<'_> {
 
     /// Salvage may fail if the anchor cannot be read; and if the log is not there from the
     /// database's beginning and each image is incomplete, or without a readable header, directory or
-    /// page (docs/operations.md).
+    /// page (docs/operate/damage.md).
     fn may_refuse(&self, options: &RestartOptions, error: Error) -> Result<(), Wrong> {
         let Ok(Some(anchor)) = read_anchor(options.disks.data.as_ref()) else {
             return Ok(());
