@@ -13,7 +13,7 @@
 #   PERDURA=target/debug/perdura scripts/test-docs.sh README.md
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
-need redis-server redis-cli unshare ip
+need redis-server redis-cli unshare ip curl prlimit
 build
 make_work
 unshare -rnpm --fork true 2>/dev/null || die "this machine allows no namespaces (unshare -rnpm)"
