@@ -28,7 +28,7 @@ impl Does {
             Does::Ignores => "ignored",
             Does::Usual => "default",
             Does::Ends => "clean end",
-            Does::Reloads => "certificates are read anew",
+            Does::Reloads => "reads certificates again",
         }
     }
 }
@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn the_manual_lists_what_processes_do_on_signals() {
-        let manual = include_str!("../../../docs/operations.md");
+        let manual = include_str!("../../../docs/operate/signals.md");
         for row in TABLE {
             let line = format!(
                 "| {} | {} | {} | {} | {} |",
@@ -118,7 +118,7 @@ mod tests {
                 row.agent.text(),
                 row.others.text()
             );
-            assert!(manual.contains(&line), "docs/operations.md lacks {line}");
+            assert!(manual.contains(&line), "docs/operate/signals.md lacks {line}");
         }
     }
 }

@@ -5,7 +5,7 @@
 //!
 //! During CLIENT PAUSE nothing is appended to the log. The purge rests. Commands that write in steps take
 //! no step (`jobs`), and clients that wait for a key are not served (`command::wait`). The copy of a
-//! directory that is in use (docs/operations.md) depends on that.
+//! directory that is in use (docs/operate/back-up.md) depends on that.
 
 use crate::acl::catalog::CATALOG;
 use crate::command::wait::serve;

@@ -21,7 +21,7 @@ use crate::sizes::{SegmentSizes, Span};
 
 /// The cause of damage if no disk is at fault: a copy made of a running database.
 pub const COPIED: &str = "If this is a copy of a running database, a checkpoint or writes went on \
-                          while it was copied: copy it again as docs/operations.md says.";
+                          while it was copied: copy it again as docs/operate/back-up.md says.";
 
 /// The bytes that are read at once.
 const READ_BYTES: usize = 1 << 20;

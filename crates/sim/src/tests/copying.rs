@@ -1,6 +1,6 @@
 //! A copy of a running database, taken file by file and piece by piece while the database works.
 //!
-//! docs/operations.md gives the order and the conditions. A copy that meets them must start, contain
+//! docs/operate/back-up.md gives the order and the conditions. A copy that meets them must start, contain
 //! every transaction acknowledged before the copy began, and be exactly a durable prefix. A copy that
 //! violates them must either do the same or be refused with a message that names the cause.
 //!
@@ -26,7 +26,7 @@ use crate::report::Check;
 use crate::tests::damage::empty;
 use crate::world::World;
 
-/// The rule of docs/operations.md that a copy breaks.
+/// The rule of docs/operate/back-up.md that a copy breaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Breach {
     /// No rule.

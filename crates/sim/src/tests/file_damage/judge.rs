@@ -166,7 +166,7 @@ impl Sweep<'_> {
 
     /// Accepts a salvage that fails because the anchor cannot be read. It may also fail if the log is not complete from
     /// the database's beginning and no image suffices: each is incomplete, or without a readable header, directory or
-    /// page (docs/operations.md).
+    /// page (docs/operate/damage.md).
     fn may_refuse(&self, options: &RestartOptions, error: Error) -> Result<(), Wrong> {
         let Ok(Some(anchor)) = read_anchor(options.disks.data.as_ref()) else {
             return Ok(());
