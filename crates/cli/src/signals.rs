@@ -118,7 +118,10 @@ mod tests {
                 row.agent.text(),
                 row.others.text()
             );
-            assert!(manual.contains(&line), "docs/operate/signals.md lacks {line}");
+            assert!(
+                manual.contains(&line),
+                "docs/operate/signals.md lacks {line}"
+            );
         }
     }
 }

@@ -8,6 +8,7 @@ use crate::model::State;
 use crate::ops::{is_row, key_bytes, key_number};
 use crate::over_core::OverCore;
 use crate::report::Check;
+use crate::restarted::ClientsLife;
 use crate::world::World;
 
 impl World {
@@ -108,7 +109,9 @@ impl World {
     pub(crate) fn check_state(&mut self) -> Check {
         self.verify(self.core())?;
         let durable = self.core().report().durable_epoch;
-        self.model.restart(durable);
+        let survived = self.survived(self.core());
+        self.model.restart(survived);
+        self.life = ClientsLife::of(self.core().report());
         if let Some(scan) = &mut self.scan {
             scan.restart(self.model.live());
         }

@@ -14,6 +14,7 @@ use crate::cluster::Cluster;
 use crate::content::scramble;
 use crate::course::Course;
 use crate::report::{Check, Tally};
+use crate::restarted::ClientsLife;
 
 /// The operations of an engine that the simulator needs beside its transactions.
 pub trait Engine {
@@ -159,6 +160,8 @@ pub struct Machine<E: Engine> {
     pub(crate) cluster: Option<Cluster>,
     pub(crate) engine: Option<E>,
     pub(crate) promises: Vec<E::Promise>,
+    /// The life in which clients worked last.
+    pub(crate) life: ClientsLife,
     /// The epoch up to which everything was acknowledged, or seen after a restart. It must not be lost.
     pub(crate) must_survive: u64,
     /// The epoch up to which everything has proof in a durable block or in the anchor.
@@ -193,6 +196,7 @@ impl<E: Engine> Machine<E> {
             cluster: None,
             engine: None,
             promises: Vec::new(),
+            life: ClientsLife::default(),
             must_survive: 0,
             evidence: 0,
             interrupted: None,

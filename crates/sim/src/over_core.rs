@@ -168,7 +168,8 @@ pub(crate) trait OverCore {
     fn state_at(&self, durable: u64) -> Self::State;
     /// Returns the epoch, as the model counts them, up to which a restart has brought commits back.
     fn survived(&self, core: &Core) -> u64 {
-        core.report().durable_epoch
+        let durable = core.report().durable_epoch;
+        self.machine().life.kept(core, durable)
     }
     /// Returns whether the model still has the state of that moment.
     fn remembers(&self, _survived: u64) -> bool {

@@ -11,7 +11,7 @@ use crate::lives::Lives;
 use crate::other_image::OtherImage;
 use crate::over_core::anchor_of;
 use crate::report::Check;
-use crate::restarted::{check_void, started};
+use crate::restarted::{ClientsLife, check_void, started};
 use crate::swarm::draw_schedule;
 
 use super::swarm::{draw_level, legal};
@@ -44,7 +44,7 @@ impl World {
     /// Compares a restart without damage with the model.
     pub fn verify(&self, steal: &Steal) -> Check {
         let report = steal.report();
-        let durable = report.durable_epoch;
+        let durable = self.life.kept(steal, report.durable_epoch);
         self.check_kept(durable)?;
         self.check_images_met(report)?;
         check_void(report, steal.wal().current().0)?;
@@ -61,8 +61,11 @@ impl World {
     /// was not durable.
     pub fn check_state(&mut self) -> Check {
         self.verify(self.steal())?;
-        let durable = self.steal().report().durable_epoch;
-        self.clients.oracle.restart(durable);
+        let report = self.steal().report();
+        let (next, durable) = (ClientsLife::of(report), report.durable_epoch);
+        let kept = self.life.kept(self.steal(), durable);
+        self.clients.oracle.restart(kept);
+        self.life = next;
         self.count_restart(durable);
         Ok(())
     }
@@ -134,7 +137,7 @@ impl World {
     /// Checks a restart after rot. It must be an error of the corruption family, or exactly a durable prefix that
     /// reaches at least to the epoch that later evidence names.
     pub fn check_damaged(&self, disks: &[Arc<SimDisk>], damage: &str) -> Check<Option<u64>> {
-        let kept = |steal: &Steal| steal.report().durable_epoch;
+        let kept = |steal: &Steal| self.life.kept(steal, steal.report().durable_epoch);
         let started = started(self.open_on(disks), kept, self.evidence, damage)?;
         let Some((steal, durable)) = started else {
             return Ok(None);

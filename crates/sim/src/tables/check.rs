@@ -9,6 +9,7 @@ use crate::faults;
 use crate::ops::{key_bytes, key_number};
 use crate::over_core::OverCore;
 use crate::report::Check;
+use crate::restarted::ClientsLife;
 
 use super::oracle::{Commit, State};
 use super::rows::{Key, Row, Rows, Sort, Write, of_sort};
@@ -135,6 +136,7 @@ impl World {
         }
         let survived = self.survived(self.core());
         self.oracle.restart(survived);
+        self.life = ClientsLife::of(self.core().report());
         if let Some(tenant) = &mut self.tenant {
             tenant.begin(self.machine.engine(), survived);
         }

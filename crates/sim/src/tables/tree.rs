@@ -16,7 +16,7 @@ use crate::over_core::{OverCore, Promise, anchor_of};
 use crate::report::Check;
 use crate::swarm::draw_schedule;
 use crate::tree::client::{KeyClients, KeyStep, State, TABLES};
-use crate::tree::rows::{ClientsLife, compare};
+use crate::tree::rows::compare;
 use crate::tree::swarm::legal;
 
 use super::tree_swarm::TreeSwarm;
@@ -30,8 +30,6 @@ pub(crate) struct Tenant {
     keys: KeyClients,
     /// The transactions of the open life.
     txns: Option<KeyTxns>,
-    /// The life in which clients worked last.
-    life: ClientsLife,
 }
 
 impl Tenant {
@@ -40,13 +38,7 @@ impl Tenant {
         Tenant {
             keys: KeyClients::new(tree.keys.clone(), tree.dirty_max),
             txns: None,
-            life: ClientsLife::default(),
         }
-    }
-
-    /// Returns the epoch up to which a restart has kept the life that clients worked in.
-    pub fn kept(&self, core: &Core) -> u64 {
-        self.life.kept(core)
     }
 
     /// Returns the rows that must be there if exactly the epochs up to `durable` survived.
@@ -67,7 +59,6 @@ impl Tenant {
 
     /// Begins the life of a restart that was compared.
     pub fn begin(&mut self, core: &Core, kept: u64) {
-        self.life = ClientsLife::of(core.report());
         self.keys.clients.oracle.restart(kept);
         self.txns = KeyTxns::over(core, Route::Scattered);
     }

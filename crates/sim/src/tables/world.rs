@@ -93,10 +93,9 @@ impl OverCore for World {
     }
 
     fn survived(&self, core: &Core) -> u64 {
-        match &self.tenant {
-            Some(tenant) => tenant.kept(core),
-            None if self.swarm.unlogged => core.report().checkpoint,
-            None => core.report().durable_epoch,
+        match self.swarm.unlogged {
+            true => core.report().checkpoint,
+            false => self.life.kept(core, core.report().durable_epoch),
         }
     }
 

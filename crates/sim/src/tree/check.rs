@@ -10,10 +10,10 @@ use crate::faults;
 use crate::lives::Lives;
 use crate::machine::copies_of;
 use crate::report::Check;
-use crate::restarted::{refused, started};
+use crate::restarted::{ClientsLife, refused, started};
 use crate::swarm::pick;
 
-use super::rows::{ClientsLife, compare, rows_of};
+use super::rows::{compare, rows_of};
 use super::swarm::legal;
 use super::world::World;
 
@@ -21,7 +21,7 @@ impl World {
     /// Compares a restart without damage with the model.
     pub fn verify(&self, keyed: &Keyed) -> Check {
         let report = keyed.report();
-        let durable = self.life.kept(keyed);
+        let durable = self.life.kept(keyed, report.durable_epoch);
         self.check_kept(durable)?;
         self.check_images_met(report)?;
         let expected = self.keys.clients.oracle.state_at(durable);
@@ -40,7 +40,10 @@ impl World {
         faults::clear(&self.disks);
         self.verify(self.keyed())?;
         let report = self.keyed().report().clone();
-        let (kept, durable) = (self.life.kept(self.keyed()), report.durable_epoch);
+        let (kept, durable) = (
+            self.life.kept(self.keyed(), report.durable_epoch),
+            report.durable_epoch,
+        );
         self.life = ClientsLife::of(&report);
         if let Some(tree) = report.tree {
             let marks = [
@@ -84,7 +87,7 @@ impl World {
     /// Checks a restart after rot. It must be an error of the corruption family, or exactly a durable prefix that
     /// reaches at least to the epoch that later evidence names.
     pub fn check_damaged(&self, disks: &[Arc<SimDisk>], damage: &str) -> Check<Option<u64>> {
-        let kept = |keyed: &Keyed| self.life.kept(keyed);
+        let kept = |keyed: &Keyed| self.life.kept(keyed, keyed.report().durable_epoch);
         let started = started(self.open_on(disks), kept, self.evidence, damage)?;
         let Some((keyed, durable)) = started else {
             return Ok(None);

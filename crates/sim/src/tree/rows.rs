@@ -1,7 +1,7 @@
 //! The rows of a tree in an open database, and the comparison with those that must be there.
 
 use perdura_base::Error;
-use perdura_recovery::{Life, RestartReport};
+use perdura_recovery::Life;
 
 use crate::report::Check;
 
@@ -48,32 +48,4 @@ pub(crate) fn compare(life: &Life, expected: &State) -> Check {
         rows.len(),
         expected.len()
     ))
-}
-
-/// A life in which clients worked.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct ClientsLife {
-    number: u32,
-    /// The epoch that was durable when it began.
-    began: u64,
-}
-
-impl ClientsLife {
-    /// Returns the life that a restart began.
-    pub fn of(report: &RestartReport) -> ClientsLife {
-        ClientsLife {
-            number: report.incarnation,
-            began: report.durable_epoch,
-        }
-    }
-
-    /// Returns the epoch up to which a later life has kept this one. The lives behind it ran only rollbacks. A life
-    /// that a crash ended may have made an epoch durable that this life had begun, and of which nothing was ever on
-    /// disk.
-    pub fn kept(self, later: &Life) -> u64 {
-        let anchor = later.anchor().get();
-        let mut links = anchor.chain.iter();
-        let link = links.find(|link| link.incarnation.0 == self.number);
-        link.map_or(self.began, |link| link.durable.0)
-    }
 }

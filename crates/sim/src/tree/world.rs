@@ -17,7 +17,6 @@ use crate::report::Check;
 
 use super::client::KeyClients;
 use super::memory::Memory;
-use super::rows::ClientsLife;
 use super::swarm::Swarm;
 
 interleaved!(Keyed);
@@ -28,8 +27,6 @@ pub(crate) struct World {
     pub machine: Machine<Keyed>,
     pub swarm: Swarm,
     pub keys: KeyClients,
-    /// The life in which clients worked last.
-    pub life: ClientsLife,
     /// The memory that holds the log of this life beside the disks. Until a restart has been compared, it is that of
     /// the last life.
     pub memory: Option<Memory>,
@@ -61,7 +58,6 @@ impl World {
             machine: Machine::new(seed, rng, swarm.course.clone(), 1 + logs),
             keys: KeyClients::new(swarm.keys.clone(), swarm.options.dirty_max()),
             swarm,
-            life: ClientsLife::default(),
             memory: None,
             next: RefCell::default(),
             may_lose: false,
