@@ -4,11 +4,11 @@ use perdura::Core;
 use perdura::types::Source;
 use perdura_base::PartitionId;
 
+use crate::clients_life::ClientsLife;
 use crate::model::State;
 use crate::ops::{is_row, key_bytes, key_number};
 use crate::over_core::OverCore;
 use crate::report::Check;
-use crate::restarted::ClientsLife;
 use crate::world::World;
 
 impl World {

@@ -35,6 +35,7 @@
 
 mod archive;
 pub mod check;
+mod clients_life;
 mod cluster;
 pub mod content;
 pub mod course;

@@ -10,11 +10,11 @@ use perdura_device::{Clock, Disk, ManualClock, SimDisk};
 use perdura_recovery::CheckpointProgress;
 use perdura_wal::FlushProgress;
 
+use crate::clients_life::ClientsLife;
 use crate::cluster::Cluster;
 use crate::content::scramble;
 use crate::course::Course;
 use crate::report::{Check, Tally};
-use crate::restarted::ClientsLife;
 
 /// The operations of an engine that the simulator needs beside its transactions.
 pub trait Engine {

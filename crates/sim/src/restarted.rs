@@ -6,7 +6,7 @@ use std::sync::Arc;
 use perdura_base::Error;
 use perdura_base::error::Family;
 use perdura_device::SimDisk;
-use perdura_recovery::{Life, RestartReport};
+use perdura_recovery::RestartReport;
 
 use crate::machine::{Engine, Machine};
 use crate::report::Check;
@@ -55,28 +55,6 @@ impl<E: Engine> Machine<E> {
         self.evidence = durable;
         self.tally.restarts += 1;
         self.note(durable);
-    }
-}
-
-/// The life in which clients worked last.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct ClientsLife(u32);
-
-impl ClientsLife {
-    /// Returns the life that a restart began.
-    pub fn of(report: &RestartReport) -> ClientsLife {
-        ClientsLife(report.incarnation)
-    }
-
-    /// Returns the epoch up to which a restart has kept this life. `durable` is the durable epoch that the restart found.
-    ///
-    /// No client worked in the lives in between. Such a life may have made an epoch durable whose number this life had
-    /// open when it ended. Nothing of that epoch was on a disk, so no restart could know of it.
-    pub fn kept(self, later: &Life, durable: u64) -> u64 {
-        let anchor = later.anchor().get();
-        let mut links = anchor.chain.iter();
-        let link = links.find(|link| link.incarnation.0 == self.0);
-        link.map_or(durable, |link| link.durable.0)
     }
 }
 

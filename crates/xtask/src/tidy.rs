@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 
 use crate::count::assertions::{self, Size};
-use crate::count::{find, flaws, rows};
+use crate::count::{find, flaws, rows, wording};
 use crate::files::{is_test_file, sources};
 use crate::messages;
 use crate::product::read;
@@ -118,6 +118,7 @@ pub fn check(root: &Path) -> Result<Vec<String>> {
     let sources = read(root)?;
     let found = find(&sources);
     faults.extend(ratchet::check(root, &rows(&sources, &found), &found)?);
+    faults.extend(wording::too_long(&sources));
     faults.extend(messages::check(root, &sources.product)?);
     let switched = flaws::in_assertions(&sources.product).into_iter();
     faults.extend(switched.map(|place| format!("{place}: a flaw switches an assertion off")));

@@ -7,11 +7,12 @@ use perdura_device::SimDisk;
 use perdura_recovery::{Level, Method, RestartOptions, Schedule, restart};
 use perdura_steal::Steal;
 
+use crate::clients_life::ClientsLife;
 use crate::lives::Lives;
 use crate::other_image::OtherImage;
 use crate::over_core::anchor_of;
 use crate::report::Check;
-use crate::restarted::{ClientsLife, check_void, started};
+use crate::restarted::{check_void, started};
 use crate::swarm::draw_schedule;
 
 use super::swarm::{draw_level, legal};

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 
 use perdura::{Abort, Core, Cx, PartitionId, RowId, Table, TableId, Tx};
 
+use crate::clients_life::ClientsLife;
 use crate::faults;
 use crate::ops::{key_bytes, key_number};
 use crate::over_core::OverCore;
 use crate::report::Check;
-use crate::restarted::ClientsLife;
 
 use super::oracle::{Commit, State};
 use super::rows::{Key, Row, Rows, Sort, Write, of_sort};

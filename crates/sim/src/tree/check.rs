@@ -6,11 +6,12 @@ use perdura_device::SimDisk;
 use perdura_recovery::Method;
 use perdura_steal::Keyed;
 
+use crate::clients_life::ClientsLife;
 use crate::faults;
 use crate::lives::Lives;
 use crate::machine::copies_of;
 use crate::report::Check;
-use crate::restarted::{ClientsLife, refused, started};
+use crate::restarted::{refused, started};
 use crate::swarm::pick;
 
 use super::rows::{compare, rows_of};

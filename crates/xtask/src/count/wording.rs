@@ -100,6 +100,33 @@ pub fn find(sources: &Sources) -> Vec<Found> {
     found
 }
 
+/// The most words of a sentence of the book, on average.
+const MEAN_MAX: usize = 16;
+
+/// The most words of nine in ten sentences of the book.
+const NINTH_DECILE_MAX: usize = 28;
+
+/// Returns a fault if the sentences of README, ARCHITECTURE and the book are long. Pages of formats are not among them.
+pub fn too_long(sources: &Sources) -> Vec<String> {
+    let mut book = Lengths::default();
+    let pages = sources.documents.iter().filter(|text| is_of_book(text));
+    pages.for_each(|page| book.add(page));
+    let (mean, ninth) = (book.mean_tenths(), book.ninth_decile());
+    if mean <= 10 * MEAN_MAX && ninth <= NINTH_DECILE_MAX {
+        return Vec::new();
+    }
+    vec![format!(
+        "the book: a sentence has {}.{} words on average and nine in ten have {ninth}; at most {MEAN_MAX} and {NINTH_DECILE_MAX}",
+        mean / 10,
+        mean % 10
+    )]
+}
+
+fn is_of_book(text: &Text) -> bool {
+    let is_page = text.folder == "docs" && !text.name.starts_with("docs/formats/");
+    is_page || ["README.md", "ARCHITECTURE.md"].contains(&text.name.as_str())
+}
+
 /// Returns the sentences by folder.
 pub fn lengths(sources: &Sources) -> BTreeMap<String, Lengths> {
     let mut all: BTreeMap<String, Lengths> = BTreeMap::new();
@@ -340,6 +367,25 @@ mod tests {
                 lengths.ninth_decile()
             ),
             (2, 60, 9)
+        );
+    }
+
+    #[test]
+    fn a_book_of_long_sentences_is_a_fault_and_its_formats_are_not_judged() {
+        let page = |name: &str, words: usize| Text::new(name.to_owned(), "word ".repeat(words));
+        let faults = |documents| {
+            too_long(&Sources {
+                product: Vec::new(),
+                tests: Vec::new(),
+                documents,
+            })
+        };
+        let formats = page("docs/formats/anchor.md", 90);
+        assert!(faults(vec![page("README.md", MEAN_MAX), formats]).is_empty());
+        let fault = faults(vec![page("docs/start.md", MEAN_MAX + 1)]);
+        assert!(
+            fault[0].starts_with("the book: a sentence has 17.0 words"),
+            "{fault:?}"
         );
     }
 }
