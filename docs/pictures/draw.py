@@ -164,7 +164,7 @@ def restore():
 
 
 def ladder():
-    p = Picture(860, 300, "The ladder of durability: what each rung survives")
+    p = Picture(860, 300, "The rungs of durability: when each is reached, and what it survives")
     rungs = [
         ("mem", "memory", "the reply after commit in memory", "nothing; at most 10 ms are lost", "memory"),
         ("mirror", "memory of two nodes", "the log is in two other memories", "the process, its machine, or one node", "memory"),
