@@ -27,7 +27,7 @@ pub(crate) fn matches(pattern: &[u8], text: &[u8]) -> bool {
     pattern[p..].iter().all(|b| *b == b'*')
 }
 
-/// Returns the number of the pattern's bytes that match one byte of the text. `None`: they do not match it.
+/// Returns the length of the pattern's first element if that element matches `byte`. `None`: it does not match.
 fn one(pattern: &[u8], byte: u8) -> Option<usize> {
     match pattern {
         [] => None,

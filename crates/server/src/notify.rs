@@ -18,7 +18,7 @@ pub(crate) mod class {
     pub(crate) const HASH: u16 = 1 << 6;
     /// Sorted sets.
     pub(crate) const ZSET: u16 = 1 << 7;
-    /// A key whose time is over was removed.
+    /// An expired key was removed.
     pub(crate) const EXPIRED: u16 = 1 << 8;
     /// A key was evicted, which does not happen here.
     pub(crate) const EVICTED: u16 = 1 << 9;

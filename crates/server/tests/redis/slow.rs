@@ -1,5 +1,5 @@
-//! Figures and notes about commands: SLOWLOG, LATENCY, INFO's figures, MEMORY, DEBUG. Also the replies
-//! about other servers, of which this one has none.
+//! Figures and notes about commands: SLOWLOG, LATENCY, INFO's figures, MEMORY, DEBUG. Also the replies to
+//! requests about other servers, which this server does not have.
 
 use super::client::{Client, local, start, start_with};
 use perdura_server::{DebugAccess, ServerOptions};
@@ -210,7 +210,8 @@ fn clients_that_are_all_heavy_at_once_do_not_share_one_round() {
     assert!(apart, "all were one round, three times");
 }
 
-/// Returns whether requests that take 5 ms each, of all clients at once, are spread over rounds.
+/// All clients send a request that takes 5 ms at once. Returns whether the requests are spread over several
+/// rounds.
 fn heavy_at_once_take_rounds(
     control: &mut Client<TcpStream>,
     clients: &mut [Client<TcpStream>],

@@ -49,7 +49,7 @@ impl Bed {
     }
 }
 
-/// Returns a database with a string of nonzero bytes, so that the log has to hold each of them.
+/// Returns a database with a string of nonzero bytes, each of which must be in the log.
 fn with_string() -> Bed {
     let mut bed = Bed::new();
     bed.state.steps.long = u64::MAX;
@@ -82,7 +82,7 @@ fn a_command_that_needs_more_of_the_log_than_its_request_tells_waits_outside_the
 fn a_command_that_begins_again_waits_for_the_log_outside_the_loop() {
     let mut bed = with_string();
     let mut waited = 0;
-    // Each time, the room is made for about two copies.
+    // The log makes room for about two copies at a time.
     for copy in 0..COPIES {
         bed.state.steps = STEPS;
         bed.send(READER, &format!("COPY ones copy{copy}"));
