@@ -83,7 +83,7 @@ pub(crate) struct Asking {
     pub database: u8,
     /// Its command.
     pub command: &'static Command,
-    /// The epoch that a reply about an empty key waits for.
+    /// The epoch that must be durable before a reply may say that the keys are empty.
     pub epoch: Epoch,
 }
 
@@ -96,7 +96,7 @@ pub(crate) struct Waiter {
     pub database: u8,
     /// Its command.
     pub command: &'static Command,
-    /// The epoch that a reply about an empty key waits for.
+    /// The epoch that must be durable before a reply may say that the keys are empty.
     pub epoch: Epoch,
     /// The condition that it waits for.
     pub wait: Wait,

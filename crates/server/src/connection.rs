@@ -47,9 +47,9 @@ pub(crate) const HELD_OFF_BYTES: u64 = 64 * 1024;
 /// longer one disconnects its client.
 const SLACK_BYTES: usize = 1024 * 1024;
 
-/// The most bytes that a client may send before AUTH without completing a request. A stranger costs less
-/// than 16 KiB: these bytes, one more read, the parser's copy of a line, the replies and the connection
-/// itself.
+/// The most bytes that a client may send before AUTH without completing a request. Such a client, a *stranger*,
+/// costs less than 16 KiB: these bytes, one more read, the parser's copy of a line, the replies and the
+/// connection itself.
 const STRANGER_INPUT_BYTES: usize = 4 * 1024;
 /// A stranger with more unsent replies than this is not read, bytes.
 const STRANGER_OUTPUT_BYTES: usize = 1024;
@@ -91,7 +91,8 @@ pub(crate) struct Connection {
     pub heavy: bool,
     /// True if it is to be closed at once, whatever replies it still has.
     pub doomed: bool,
-    /// True if its next request is deferred: by CLIENT PAUSE, for the log, or for a password.
+    /// True if its next request is deferred: during CLIENT PAUSE, until the log has room, until a password is
+    /// checked, or until the command beside the loop has landed.
     pub postponed: bool,
     /// Bytes that its command, which runs in steps, has gathered so far.
     pub gathered: usize,
@@ -99,7 +100,7 @@ pub(crate) struct Connection {
     pub under_way: usize,
     /// The index in the input at which the request that runs in steps began.
     run_from: usize,
-    /// The time for which it has left its replies unread.
+    /// The time since which its unread replies exceed the soft limit.
     patience: Patience,
     /// Bytes accounted to the database's memory.
     accounted: u64,
@@ -352,7 +353,7 @@ impl Connection {
         state.note_foreign(foreign, id, peer);
     }
 
-    /// Disconnects a client whose request exceeds its limit.
+    /// Disconnects a client whose input exceeds the client's limit.
     fn check_input(&mut self, state: &mut State) {
         let bytes = self.input.len().max(self.parser.needed());
         let max = if self.session.authenticated {

@@ -9,12 +9,12 @@ use crate::options::{ServeError, ServerOptions};
 /// The descriptors of every server: standard streams, listeners, pollers, signals, locks, and a margin for new
 /// connections that are refused.
 const BASE: u64 = 40;
-/// The descriptors of a stream of the log. Two are for each of three segments: the one that is written, the
+/// The descriptors of a stream of the log. Each of three segments takes two: the segment that is written, the
 /// next one, and one that is being made. The others are for the stream's directory, its lock, its ring and a
 /// reader of the log.
 const STREAM: u64 = 12;
-/// The descriptors of a disk of images: two for the pages of each of the two images, and others for a directory
-/// and its locks.
+/// The descriptors of a disk of images: the pages of each of the two images take two, and a directory and its
+/// locks take the others.
 const IMAGE_DISK: u64 = 8;
 /// The descriptors of the archive: ten runs that are being merged, the resulting run, the run that is being
 /// written, and a backup.
@@ -36,8 +36,8 @@ pub(crate) struct Share {
 }
 
 impl Share {
-    /// Raises the limit as far as possible, and reserves the descriptors for the database and the rest. It
-    /// is called before the database is opened, and after the listeners are bound.
+    /// Raises the limit as far as possible, and reserves the descriptors for everything except clients. It is
+    /// called before the database is opened, and after the listeners are bound.
     pub(crate) fn reserve(options: &ServerOptions, database: &Options) -> Share {
         let limit = descriptors::raise_limit();
         let images = database.image_dirs.len().max(1);

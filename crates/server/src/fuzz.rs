@@ -5,7 +5,7 @@
 //! meaning in some command. It is then damaged: bits, digits and line ends change, pieces vanish and are
 //! repeated. It reaches one of four clients in up to three pieces, before or after AUTH, so that blocks,
 //! subscriptions and waiting clients meet. The test fails if the server panics, if the database stops, or if a
-//! client could not parse a reply from its first byte on. Some inputs are requests of other protocols with
+//! client could not parse its replies from the first byte on. Some inputs are requests of other protocols with
 //! commands in their bodies, as a web page can make a browser send them. None of these commands may run.
 //!
 //! A panic prints the seed and the input. `PERDURA_FUZZ_INPUTS` is the number of inputs, and
@@ -353,7 +353,7 @@ impl Fuzz {
         if !connection.doomed && !connection.closing {
             connection.take(state, &self.input[cut..]);
         }
-        // While clients are paused the input is neither looked at nor run.
+        // While clients are paused, the input is neither parsed nor run.
         let kept_back = connection.postponed;
         assert!(
             connection.doomed || connection.closing || kept_back,

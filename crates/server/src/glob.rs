@@ -1,5 +1,5 @@
 //! Patterns with `*`, `?`, `[a-z]`, `[^a]` and `\`, with Redis's rules for special cases. An unclosed class
-//! ends with the pattern, a reversed range is turned round, and a class may contain escapes.
+//! ends with the pattern, a reversed range such as `[z-a]` means `[a-z]`, and a class may contain escapes.
 
 /// Returns whether `pattern` matches all of `text`. On a mismatch only the latest `*` is tried with one
 /// more byte, so the time is at most the product of the lengths.

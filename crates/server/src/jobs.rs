@@ -194,7 +194,7 @@ impl State {
         self.beside.holds(&partitions)
     }
 
-    /// Returns whether a job may take a step now.
+    /// Returns whether any job may take a step now.
     pub(crate) fn has_jobs(&self) -> bool {
         let mut jobs = self.jobs.queue.iter();
         jobs.any(|job| !self.keeps_job_back(job))

@@ -4,8 +4,8 @@
 //! connection runs again from that request on.
 //!
 //! During CLIENT PAUSE nothing is appended to the log. The purge of expired keys stops. Commands that write in
-//! steps take no step (`jobs`), and clients that wait for a key are not served (`command::wait`). An operator
-//! may copy the directory of a running server only because of this (docs/operate/back-up.md).
+//! steps take no step (`jobs`), and clients that wait for a key are not served (`command::wait`). Copying the
+//! directory of a running server relies on all this (docs/operate/back-up.md).
 
 use crate::acl::catalog::CATALOG;
 use crate::command::wait::serve;

@@ -114,8 +114,8 @@ impl Replies {
         );
     }
 
-    /// Answers with `error` the requests whose replies wait for rungs that are stuck. Messages among these
-    /// replies stay held, behind the replies.
+    /// Replaces by `error` the replies that wait for stuck rungs. Messages among these replies stay held, and
+    /// come behind the errors.
     pub(crate) fn give_up(
         &mut self,
         stuck: StuckRungs,

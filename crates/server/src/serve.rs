@@ -258,7 +258,7 @@ fn let_go(db: Option<Db>) {
         if let Some(db) = db {
             db.abandon();
         }
-        // The receiver may have given up.
+        // The receiver may have stopped waiting.
         let _ = ended.send(());
     });
     // If no thread can be started, the database ends with the process.

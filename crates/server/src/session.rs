@@ -21,7 +21,7 @@ pub(crate) enum Mute {
     No,
     /// No request is answered.
     All,
-    /// The next request is not answered: the running one has asked for that.
+    /// The next request is not answered, because the running request is CLIENT REPLY SKIP.
     SkipNext,
     /// This request is not answered.
     Skip,
@@ -90,7 +90,7 @@ pub(crate) struct Session {
     pub watched: Own,
     /// Its subscriptions. `None`: it has none.
     pub subscriptions: Option<Box<Subscriptions>>,
-    /// The durability that a write needs before a reply that shows it may leave.
+    /// The durability that a write needs before a reply that shows the write may leave.
     pub durability: Durability,
     /// The epoch of its newest write; zero before the first.
     pub written: Epoch,
@@ -122,7 +122,7 @@ pub(crate) struct Session {
     pub in_pause: bool,
     /// True if it is not disconnected when clients' buffers take too much (CLIENT NO-EVICT).
     pub no_evict: bool,
-    /// The reads of it that are noted.
+    /// The reads of the client that are noted.
     pub reads: Reads,
     /// True if CLIENT CACHING applies to its next command.
     pub caching: bool,
@@ -205,7 +205,7 @@ impl Session {
         }
     }
 
-    /// Returns whether it may do nothing but listen: it has subscribed and speaks RESP2.
+    /// Returns whether the client may do nothing but listen: it has subscribed and speaks RESP2.
     pub(crate) fn only_listens(&self) -> bool {
         let own = self.subscriptions.as_ref();
         !self.resp3 && own.is_some_and(|own| own.total() > 0)
@@ -225,7 +225,7 @@ impl Session {
         }
     }
 
-    /// Notes the epoch in which the client has written; zero if it only read.
+    /// Notes the epoch of a transaction of the client; zero if the transaction wrote nothing.
     pub(crate) fn note_write(&mut self, epoch: Epoch) {
         self.written = self.written.max(epoch);
     }

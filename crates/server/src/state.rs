@@ -56,7 +56,7 @@ pub(crate) struct Stats {
     pub errors: u64,
     /// Connections accepted.
     pub accepted: u64,
-    /// Connections refused for `maxclients`.
+    /// Connections refused because of `maxclients` or `protected-mode`.
     pub rejected: u64,
     /// Connections closed because they spoke another protocol.
     pub foreign: u64,
@@ -153,7 +153,7 @@ pub(crate) struct State {
     pub stats: Stats,
     /// The durable epochs as last seen; refreshed once a round.
     pub reached: Reached,
-    /// The reason why the database stopped. `None`: it has not.
+    /// The reason why the database stopped. `None`: it has not stopped.
     pub stopped: Option<String>,
     /// Work that a failing disk delays.
     pub delayed: Vec<Delayed>,
@@ -237,7 +237,7 @@ pub(crate) struct State {
     /// The only client with large buffers that is read, because the share is nearly used up: see
     /// `poll/memory.rs`. `None`: all clients are read.
     pub squeezed: Option<u64>,
-    /// The most memory in use that INFO has seen, bytes.
+    /// The most memory in use at any INFO so far, bytes.
     pub memory_peak: u64,
     /// The number of clients that spoke another protocol since the start.
     foreign_count: u64,
@@ -342,8 +342,8 @@ impl State {
         self.wall_ns = nanoseconds(since.unwrap_or_default());
     }
 
-    /// Reads the clock at the end of a command, where the next one begins. Returns the time that the
-    /// command took.
+    /// Reads the clock at the end of a command, which is the beginning of the next command. Returns the time
+    /// that the command took.
     pub(crate) fn tick(&mut self) -> Duration {
         let now = Instant::now();
         let took = now.saturating_duration_since(self.clock);

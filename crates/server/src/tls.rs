@@ -10,9 +10,9 @@
 //!   `WouldBlock` while some is left.
 //!
 //! # Handshakes
-//! The loop only moves the bytes of a handshake. Threads process them ([`pool`]): [`TlsStream::take_step`]
-//! hands over the session and [`TlsStream::put_back`] returns it. While the threads have the session, a read
-//! returns `WouldBlock`.
+//! The loop only moves the bytes of a handshake. Other threads process them ([`pool`]):
+//! [`TlsStream::take_step`] hands over the session and [`TlsStream::put_back`] returns it. While the threads
+//! have the session, a read returns `WouldBlock`.
 //!
 //! # What a stranger can cost
 //! A handshake must end within [`HANDSHAKE`] and within [`HANDSHAKE_BYTES_MAX`] received bytes
@@ -51,7 +51,7 @@ const BUFFER_BYTES_MAX: usize = 64 * 1024;
 /// The most reads of the socket in one call.
 const READS_MAX: usize = 16;
 
-/// The rule by which clients show certificates.
+/// The rule that says which clients must show certificates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum TlsAuthClients {
     /// The server requests no certificates from clients.
@@ -72,7 +72,7 @@ pub struct TlsFiles {
     pub key: Option<PathBuf>,
     /// The roots that the other side's certificates must come from, PEM.
     pub ca_cert: Option<PathBuf>,
-    /// The rule by which clients show certificates.
+    /// The rule that says which clients must show certificates.
     pub auth_clients: TlsAuthClients,
 }
 

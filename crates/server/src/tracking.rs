@@ -2,8 +2,8 @@
 //!
 //! After a client has sent CLIENT TRACKING ON, the [`table`] notes the keys that its commands read. Only the
 //! next change of such a key is reported. The client reads the key again if it wants further reports. A client
-//! in mode BCAST names prefixes instead. It gets a report of every change of a key that begins with one of
-//! them, and its reads are not noted.
+//! in mode BCAST names prefixes instead. Such a client gets a report of every change of a key that begins with
+//! one of its prefixes, and its reads are not noted.
 //!
 //! An *invalidation* is a message that its client has not requested. An invalidation enters the queue of its
 //! client's replies with the epoch of the write that it reports. So it leaves when that write is durable, like
@@ -69,7 +69,7 @@ pub(crate) struct Tracker {
     seat: Seat,
     /// The client that gets the reports instead. `None`: this client gets them itself.
     pub redirect: Option<Seat>,
-    /// True if `redirect` was gone when a report was due.
+    /// True if the client `redirect` was gone when a report was due.
     pub broken: bool,
     /// True if the client's own changes are not reported to it.
     pub noloop: bool,
@@ -116,7 +116,7 @@ impl Tracking {
         self.clients.is_empty()
     }
 
-    /// Returns the number of clients, of keys, of readers of keys, and of prefixes.
+    /// Returns four numbers: clients that track, keys, pairs of a key and its reader, and prefixes.
     pub(crate) fn counts(&self) -> [usize; 4] {
         let (keys, items) = (self.table.keys(), self.table.items());
         [self.clients.len(), keys, items, self.prefixes.len()]
@@ -212,7 +212,7 @@ impl Session {
         }
     }
 
-    /// Notes that a command has run: CLIENT CACHING applies only to the next one, or to the next block of
+    /// Notes that a command has run: CLIENT CACHING applies only to the next command, or to the next block of
     /// MULTI.
     #[inline]
     pub(crate) fn end_caching(&mut self, command: &Command) {

@@ -31,7 +31,7 @@ struct Seen {
     replies: Vec<Vec<u8>>,
     /// The numbers of commands, errors, hits and misses.
     counted: [u64; 4],
-    /// The groups in the log, in their order.
+    /// The payloads of the groups in the log, in their order.
     log: Vec<Vec<u8>>,
 }
 
@@ -56,7 +56,7 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// Returns the groups in the log of a database that was abandoned.
+/// Returns the payloads of the groups in the log of a database that was closed by `Db::abandon`.
 fn groups(dir: &Path) -> Vec<Vec<u8>> {
     let disk: Arc<dyn Disk> = Arc::new(FileDisk::new(dir).expect("a disk"));
     let anchor = read_anchor(disk.as_ref())

@@ -44,7 +44,7 @@ const MARK: &str = "what the user does not have";
 const COMPARED: u64 = 16;
 /// The number of inputs that a failure shows.
 const SHOWN: usize = 48;
-/// The number of inputs of one server.
+/// The number of inputs that one server gets.
 const INPUTS_PER_SERVER: u64 = 4000;
 /// The administrator's client; the others are the user's.
 const ROOT: usize = 0;
@@ -80,7 +80,7 @@ const OPTIONS: &str = "STORE K|STOREDIST K|STORE STORE|STOREDIST STORE|STORE|COU
     |BLOCK 1|NOACK|GROUP g c|STREAMS K|WEIGHTS 1 2|AGGREGATE MAX|WITHSCORES|KEYS K|GET|EX 10|KEEPTTL|NX|XX\
     |MKSTREAM|SAMPLES N|REV|BYSCORE|nonsense|K";
 
-/// Requests that change the state in which the others run.
+/// Requests that change the state in which later requests run.
 const OFTEN: &str = "MULTI|EXEC|EXEC|DISCARD|HELLO 3|HELLO 3|CLIENT TRACKING ON BCAST|CLIENT TRACKING OFF\
     |CLIENT TRACKING ON|CLIENT TRACKING ON BCAST PREFIX s: PREFIX a: PREFIX H|SELECT 0|SELECT 1|RESET\
     |AUTH default x|CLIENT NO-EVICT on|ACL WHOAMI|ACL LIST|PUBSUB CHANNELS|FUNCTION LIST|INFO|CONFIG GET *\
@@ -140,7 +140,7 @@ fn holds(bytes: &[u8], mark: &str) -> bool {
         .any(|window| window == mark.as_bytes())
 }
 
-/// Returns the requests that make a key of a type.
+/// Returns requests that create `key` with a value of the type `kind`.
 fn filling(key: &str, kind: u8, values: [&str; 3]) -> Vec<String> {
     let [one, two, three] = values;
     let mut lines = vec![format!("DEL {key}")];

@@ -13,14 +13,14 @@ use crate::state::{Stage, State};
 use crate::testbed::{self, Testbed};
 use tempfile::TempDir;
 
-/// The number of elements of each collection, and of a step.
+/// `ELEMENTS` is the number of elements of each collection, `STEP` the number that one step processes.
 const ELEMENTS: usize = 300;
 const STEP: u64 = 7;
 const STEPS: Steps = Steps {
     long: STEP,
     elements: STEP,
 };
-/// The client with the long command, and another one.
+/// `READER` is the client with the long command, `WRITER` another client.
 const READER: usize = 0;
 const WRITER: usize = 1;
 

@@ -14,7 +14,7 @@ pub(crate) struct Conditions {
     /// True if the log has no room.
     log_full: bool,
     /// True if a write was refused for lack of space since the last look, even if the log has room again at the
-    /// next one.
+    /// next look.
     refused: bool,
     /// The state of the archive's backlog: `none`, `waiting` or `draining`, as in INFO. Empty if there is no
     /// archive.

@@ -53,7 +53,7 @@ impl Handshakes {
     /// Notes that a client has come.
     ///
     /// # Errors
-    /// No thread can be started that would do its work.
+    /// No thread for handshakes can be started.
     pub(super) fn begin(&mut self, index: usize, id: u64, begun: Instant) -> io::Result<()> {
         self.pool.start()?;
         let away = false;

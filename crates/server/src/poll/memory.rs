@@ -124,8 +124,8 @@ impl EventLoop {
         true
     }
 
-    /// Stops reading from clients with large buffers while the share is nearly full, and resumes
-    /// afterwards. The loop calls it once a round.
+    /// Stops reading from clients with large buffers while the share is nearly full, and resumes afterwards.
+    /// The loop calls this once a round.
     pub(super) fn squeeze(&mut self) {
         // `squeezed` is cleared in any case: when the limit is lifted, no client may stay unread.
         let before = self.state.squeezed.take();

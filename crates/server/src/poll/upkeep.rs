@@ -43,7 +43,7 @@ impl EventLoop {
                 break;
             }
             if is_tls && !self.makes_room_for_handshake() {
-                // The end of a handshake wakes the loop, and so does a tick.
+                // The loop tries again at the end of a handshake or at a tick, both of which wake it.
                 self.accept_pending = true;
                 return;
             }
@@ -84,7 +84,7 @@ impl EventLoop {
         if self.state.options.protected_mode && self.state.acl.open() && !stream.is_local() {
             self.state.stats.rejected += 1;
             if !stream.handshaking() {
-                // A courtesy; the peer may not take it.
+                // The error is a courtesy: it does not matter if the write fails.
                 let _ = stream.write(PROTECTED);
             }
             return;
@@ -94,11 +94,12 @@ impl EventLoop {
             if stream.handshaking() {
                 return;
             }
-            // A courtesy; the peer may not take it.
+            // The error is a courtesy: it does not matter if the write fails.
             let _ = stream.write(b"-ERR max number of clients reached\r\n");
             return;
         }
-        // A peer that disappeared without closing is found later, when something is sent to it.
+        // If this fails, a peer that has disappeared without closing is found only when something is sent to
+        // it.
         let _ = stream.keep_alive(self.state.options.tcp_keepalive_seconds);
         let index = self.state.connections.reserve();
         if let Err(e) = stream.register(self.poll.registry(), Token(CONNECTIONS + index)) {

@@ -19,8 +19,8 @@ const TYPO_DISTANCE_MAX: usize = 4;
 /// Reads a file into `settings`. Returns notes for the operator: the names without effect.
 ///
 /// # Errors
-/// File, line and reason of every mistake, a line each. For a `redis.conf` the error shows its settings in
-/// the form of this server's file.
+/// One line for each mistake: the file, the line in the file and the reason. For a `redis.conf` the error shows
+/// its settings in the form of this server's file.
 pub fn read(path: &Path, settings: &mut Settings) -> Result<Vec<String>, String> {
     let place = path.display();
     let text = read_input(path, FILE_BYTES_MAX).map_err(|error| format!("{place}: {error}"))?;

@@ -171,7 +171,7 @@ fn a_client_in_waitdur_is_counted_and_can_be_released() {
         ("ERROR", "-UNBLOCKED client unblocked via CLIENT UNBLOCK"),
     ] {
         let mut client = waiting(&running, b"60000");
-        // A request behind the wait in a pipeline runs after it.
+        // A request that follows WAITDUR in a pipeline runs after the wait.
         client.push(&[b"GET", b"k"]);
         let (line, id) = await_blocked(&mut other);
         assert!(line.contains(" durability=mem"), "{line}");
@@ -275,7 +275,7 @@ fn what_a_stopping_database_acknowledged_is_there_afterwards() {
             std::thread::spawn(move || {
                 let mut acknowledged = 0u64;
                 let pipeline = encode(&[b"INCR", key.as_bytes()]).repeat(50);
-                // The end may show as an error, a closed connection or a reset one.
+                // The server's end may show as an error, as a closed connection or as a reset connection.
                 while client.socket().write_all(&pipeline).is_ok() {
                     for _ in 0..50 {
                         let reply = client.read();

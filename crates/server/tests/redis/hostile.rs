@@ -28,7 +28,7 @@ const LATE_BESIDE_OTHERS: Duration = Duration::from_secs(2);
 const LEFT_BYTES: u64 = 1 << 20;
 /// The least number of scripts.
 const SCRIPTS_MIN: usize = 1000;
-/// The number of scripts in a short run, and of those that may run into the limit of time.
+/// `SAMPLED` is the number of scripts in a short run. `SAMPLED_ENDLESS` of them may run into the limit of time.
 const SAMPLED: usize = 120;
 const SAMPLED_ENDLESS: usize = 3;
 

@@ -154,7 +154,8 @@ fn a_script_in_a_block_is_part_of_it() {
     ]);
 }
 
-/// A queue's program uses a script to read the memory of its tasks, including keys that the script does not declare.
+/// A program for queues uses such a script to read the memory of its tasks. The script also reads keys that it
+/// does not declare.
 #[test]
 fn memory_usage_in_a_script_sees_what_the_script_wrote() {
     let running = start();

@@ -186,8 +186,8 @@ fn write_unsynced(running: &Running, gate: &Gate) -> Client<TcpStream> {
     client
 }
 
-/// An invalidation shows a write, so it waits for the disk like the write's own reply. An invalidation that
-/// only makes room in the table waits for nothing.
+/// An invalidation shows a write, so it waits for the disk like the write's own reply. If a key is only removed
+/// from the full table, its invalidation waits for nothing.
 #[test]
 fn no_invalidation_leaves_before_the_write_that_it_tells_of_is_durable() {
     for options in ["", "BCAST", "BCAST PREFIX k", "NOLOOP"] {

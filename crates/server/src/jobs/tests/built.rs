@@ -295,7 +295,7 @@ fn compressed_letters(copies: u32) -> Vec<u8> {
     payload
 }
 
-/// Before, `RESTORE` of a string of 59 MB held up every other client for 166 ms.
+/// A regression test: `RESTORE` of a string of 59 MB once held up every other client for 166 ms.
 #[test]
 fn a_long_string_is_restored_beside_the_loop_compressed_or_not() {
     let mut bed = Bed::new();
