@@ -6,9 +6,10 @@
 //! A command with many keys, and a block of MULTI, fetches its keys while it runs, under its latches: see
 //! [`Data::look_ahead`](crate::command::Data::look_ahead).
 //!
-//! It is a hint to the processor and changes nothing: see [`Db::look_ahead`](crate::engine::Db::look_ahead). A
-//! request may be refused later, or see another database behind a SELECT. For clients that are limited to some keys
-//! nothing is fetched, so that no delay shows them other keys.
+//! Looking ahead is a hint to the processor and changes no data: see
+//! [`Db::look_ahead`](crate::engine::Db::look_ahead). A wrong guess costs only time: a request may be refused
+//! when its turn comes, or may run in another database after a SELECT. No keys are fetched for a client that
+//! may use only some keys. Otherwise the timing could reveal whether other keys exist.
 
 use crate::command::Run;
 use crate::resp::parse::Args;
@@ -18,18 +19,18 @@ use smallvec::SmallVec;
 
 /// The most requests that are parsed together.
 pub(crate) const AHEAD_REQUESTS: usize = 16;
-/// The most keys that are fetched together for a command or a block that has more.
+/// The most keys that are fetched together for one command or one MULTI block.
 pub(crate) const AHEAD_KEYS: usize = 16;
 /// The most keys that are fetched for requests that were parsed together.
 const PIPELINE_KEYS: usize = 64;
 
-/// Fetches the keys of these requests, as far as they are of the same database as the first one.
+/// Fetches the keys of those requests that use the same database as the first request.
 pub(crate) fn look<'a>(state: &State, requests: impl Iterator<Item = (&'a Session, Args<'a>)>) {
     let Stage::Ready(db) = &state.stage else {
         return;
     };
     let mut database = None;
-    // This is a plain loop: each request runs it, and a chain of adapters takes twice the instructions.
+    // A plain loop, because every request runs it: a chain of iterator adapters takes twice the instructions.
     let mut keys: SmallVec<[&[u8]; PIPELINE_KEYS]> = SmallVec::new();
     for (session, args) in requests {
         if args.len() <= 1 || !session.user.unlimited() {
@@ -45,7 +46,7 @@ pub(crate) fn look<'a>(state: &State, requests: impl Iterator<Item = (&'a Sessio
             continue;
         }
         for key in command.key_args(&args) {
-            // In a pipeline of requests for one key, which is common, the first request has fetched it.
+            // Many pipelines repeat one key. A key that equals the previous one is already in the list.
             if keys.last() != Some(&key) {
                 keys.push(key);
             }

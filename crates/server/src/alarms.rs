@@ -1,8 +1,8 @@
 //! The one list of the server's present troubles. The status page, `/status.json`, `/healthz`, `/metrics`,
 //! INFO and the log show it.
 //!
-//! An alarm asks a person to do something, or reports that clients are refused. A server that is loading
-//! raises no alarm for that, and `/healthz` reports the loading itself.
+//! An alarm asks a person to do something, or reports that clients are refused. Loading raises no alarm;
+//! `/healthz` reports it separately.
 
 use crate::engine::Db;
 use crate::state::State;
@@ -24,10 +24,11 @@ const ARCHIVE: &str = "archive";
 const BACKLOG: &str = "archive_backlog_full";
 const LINES: &str = "log_lines_lost";
 
-/// The time for which lost lines are an alarm.
+/// The alarm for lost lines ends this long after the newest loss was seen.
 const LATELY: Duration = Duration::from_secs(60);
 
-/// The lines of the log that stderr has not taken.
+/// The number of log lines that were lost because stderr did not take them, and the time at which the loop last
+/// saw the number grow.
 #[derive(Debug, Default)]
 pub(crate) struct LostLines {
     count: u64,
@@ -35,7 +36,7 @@ pub(crate) struct LostLines {
 }
 
 impl LostLines {
-    /// Looks at the count. The loop calls it about once a second.
+    /// Takes the current number of lost lines. The loop calls this about once a second.
     pub(crate) fn look(&mut self, count: u64, now: Instant) {
         if count > self.count {
             (self.count, self.at) = (count, Some(now));
@@ -62,21 +63,21 @@ pub(crate) struct Alarm {
 }
 
 impl Alarm {
-    /// Returns whether the log's line about it is made from the alarm. About the other alarms the log has
-    /// lines with more details.
+    /// Returns whether the log line about this alarm is made from the alarm itself. The other alarms have more
+    /// detailed log lines from elsewhere.
     pub(crate) fn has_own_line(&self) -> bool {
         [LOG_STUCK, MEMORY, NODES].contains(&self.name)
     }
 }
 
-/// Returns the alarms, by the engine's figures of now.
+/// Returns the present alarms, from the engine's current figures.
 pub(crate) fn of_now(state: &State) -> Vec<Alarm> {
     let stats = state.db().map(Db::stats);
     let stats = stats.and_then(|stats| serde_json::to_value(stats).ok());
     of(state, &stats.unwrap_or(Value::Null))
 }
 
-/// Returns the alarms, by these figures of the engine.
+/// Returns the present alarms, from the given figures of the engine.
 pub(crate) fn of(state: &State, stats: &Value) -> Vec<Alarm> {
     let found = [
         (STOPPED, state.stopped.clone()),
@@ -168,7 +169,7 @@ fn backlog_full(stats: &Value) -> Option<String> {
     })
 }
 
-/// Returns a text of the engine's figures that is not empty.
+/// Returns the text at the JSON pointer `at` of the engine's figures. `None`: there is no text, or it is empty.
 fn text(stats: &Value, at: &str) -> Option<String> {
     let text = stats.pointer(at)?.as_str()?;
     (!text.is_empty()).then(|| text.to_owned())

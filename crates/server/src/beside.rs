@@ -1,14 +1,14 @@
 //! Commands that run beside the loop, in a thread.
 //!
-//! A command that is about to look at or change very many elements, and cannot do that in steps, would hold
-//! up all clients if the loop ran it. A thread runs it instead, as one transaction like any other, with the
-//! latches of its partitions. MULTI blocks that are long, or have such a command, run in the same way.
+//! A command that is about to look at or change very many elements, and cannot do that in steps, would hold up
+//! all clients if the loop ran it. A thread runs it instead, as one transaction like any other, with the
+//! latches of its partitions. MULTI blocks that are long, or that contain such a command, run in the same way.
 //!
-//! In the meantime the loop postpones requests for keys of these partitions, so it never waits for a latch.
-//! A command has *landed* when the loop has taken over its result. Only then does the loop report the
-//! changes to observers, and until then its partitions stay held. So a client that reads a changed key, or
-//! that watches one, comes either before the command or behind all of its changes. One command runs beside
-//! the loop at a time. A second one is postponed.
+//! In the meantime the loop postpones requests for keys of these partitions, so it never waits for a latch. A
+//! command has *landed* when the loop has taken over its result. Only then does the loop report the changes to
+//! observers, and until then its partitions stay held. So a client that reads or watches the changed keys sees
+//! either none of the command's changes or all of them. One command runs beside the loop at a time. A second
+//! such command is postponed.
 
 use crate::acl::User;
 use crate::command::data::{Host, Outcome};
@@ -28,11 +28,11 @@ use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
-/// The most arguments that a command has beside its elements.
+/// The most arguments of a command that are not elements.
 const OPTIONS: u64 = 16;
 /// The time between two looks at the room in the log.
 const LOG_WAIT: Duration = Duration::from_millis(1);
-/// Commands that latch partitions which they do not name.
+/// Commands that may latch partitions of keys that are not among their arguments.
 const WHOLE: [&str; 4] = ["debug", "function", "info", "memory"];
 
 /// A command or a block that runs beside the loop.
@@ -43,10 +43,10 @@ pub(crate) trait Load: Send {
     /// Returns the command and its arguments, for statistics and the slow log.
     fn request(&self) -> (&'static Command, Args<'_>);
 
-    /// Counts the commands that it has run, when it has landed.
+    /// Counts the commands that the load has run. It is called once the load has landed.
     fn count(&mut self, _: &mut State, _: &Session) {}
 
-    /// Returns the bytes that it holds.
+    /// Returns the bytes of memory that the load holds.
     fn bytes(&self) -> usize;
 }
 
@@ -152,7 +152,7 @@ pub(crate) struct Beside {
     landed: Option<Landed>,
     /// The clients whose requests are postponed.
     kept: Vec<Seat>,
-    /// Requests for figures that came while a command ran.
+    /// The requests for all figures that arrived while a command ran beside the loop.
     figures: Vec<oneshot::Sender<Fields>>,
 }
 
@@ -207,8 +207,8 @@ impl Beside {
 }
 
 impl State {
-    /// Runs a load of a client beside the loop, where nothing else may run yet. The transaction had latched
-    /// `held` when it found that it is long.
+    /// Runs a client's load beside the loop. No other load may be running there. `held` are the partitions that
+    /// the transaction had latched when it turned out to be long.
     pub(crate) fn run_beside(
         &mut self,
         session: &Session,
@@ -250,7 +250,7 @@ impl State {
         self.beside.landed = refused.map(Order::run);
     }
 
-    /// Starts the thread. `None`: commands run on the loop.
+    /// Starts the thread. `None`: no thread could be started, so loads run on the loop.
     fn begin_thread(&self) -> Option<(Sender<Order>, Receiver<Landed>)> {
         let ((orders, taken), (given, landed)) = (channel::<Order>(), channel());
         let gate = Arc::clone(&self.control.gate);
@@ -266,8 +266,8 @@ impl State {
         thread.spawn(run).ok().map(|_| (orders, landed))
     }
 
-    /// Returns whether a request names keys of a partition that is held for a command beside the loop.
-    /// Such a request is postponed.
+    /// Returns whether a request must wait until the command beside the loop has landed, mostly because it
+    /// names keys of a held partition. If so, the client is noted and the request is postponed.
     #[inline]
     pub(crate) fn waits_for_landing(
         &mut self,
@@ -337,7 +337,7 @@ impl State {
         let kept = std::mem::take(&mut self.beside.kept);
         self.let_on(kept);
         for sender in std::mem::take(&mut self.beside.figures) {
-            // The thread that asked may have given up.
+            // The thread that requested the figures may have stopped waiting for them.
             drop(sender.send(everything(self)));
         }
     }
@@ -401,7 +401,7 @@ impl State {
 
     /// Returns whether a command should run beside the loop because of the number of its arguments.
     pub(crate) fn has_many_arguments(&self, command: &Command, args: &Args<'_>) -> bool {
-        // Items are pushed to a new list in steps.
+        // LPUSH and RPUSH are left out because they build a new list in steps.
         let pushes = matches!(command.name, "lpush" | "rpush");
         let stays = command.has(flag::SCRIPTS) || command.has(flag::BLOCKING);
         to_u64(args.len()) > self.steps.long.saturating_add(OPTIONS) && !pushes && !stays
@@ -413,7 +413,7 @@ fn discard(load: Box<dyn Load>) {
     const AT_ONCE: usize = 1 << 20;
     if load.bytes() > AT_ONCE {
         let thread = std::thread::Builder::new().name("perdura-free".into());
-        // Without a thread the load is freed here.
+        // If no thread can be started, `spawn` drops the closure, and with it the load, right here.
         let _ = thread.spawn(move || drop(load));
     }
 }

@@ -1,16 +1,16 @@
 //! Clients that wait for a key, as BLPOP does, in their order and with their deadlines.
 //!
-//! A command that finds nothing ends with a [`Wait`], and its client is stored here with a copy of the
-//! request. A change of one of its keys makes that key *ready*. When the command that changed the key has
-//! been answered, the clients that wait for it are tried again, in the order in which they came. Each
-//! request is narrowed to that one key (`command::wait`). So the same function serves a client at once or
-//! later, then in a separate transaction, and the reply waits for the disk like any other.
+//! A command that finds nothing ends with a [`Wait`], and its client is stored here with a copy of the request.
+//! A change of one of its keys makes that key *ready*. When the command that changed the key has been answered,
+//! the clients that wait for it are tried again, in the order in which they came. The repeated request names
+//! only that key (`command::wait`). So one function serves a client at once and later. The later try is a
+//! separate transaction, and its reply waits for the disk like any other.
 //!
-//! A key that is gone, or that holds another type, is ready as well: the waiting of some clients ends with
-//! it ([`Wait::gone`]).
+//! A key also becomes ready when it is removed or gets another type, because some clients then stop waiting
+//! ([`Wait::gone`]).
 //!
-//! Invariant: a client in `clients` is in `keys` under each of its keys, and in `deadlines` if it
-//! has one. No other client is.
+//! Invariant: a client in `clients` is in `keys` under each of its keys, and in `deadlines` if it has a
+//! deadline. `keys` and `deadlines` contain no other clients.
 
 use crate::command::Command;
 use crate::deadlines::Deadlines;
@@ -35,19 +35,19 @@ pub(crate) enum Nothing {
 pub(crate) struct Wait {
     /// The type that the key must hold for the command to be tried again.
     pub shape: Shape,
-    /// The arguments that are the keys.
+    /// The range of the arguments that are keys.
     pub keys: Range<usize>,
     /// The index of the argument with the number of keys. `None`: there is no such argument.
     pub count: Option<usize>,
-    /// The arguments behind the keys when the client is tried again, one for each key. Empty if no argument
-    /// belongs to a key.
+    /// The arguments that follow the keys when the request is tried again, one for each key, such as the ids of
+    /// XREAD. Empty if the command has no such arguments.
     pub paired: Vec<Box<[u8]>>,
     /// The longest time to wait. `None`: there is no limit.
     pub timeout: Option<Duration>,
-    /// The reply if no client may wait.
+    /// The reply if the command may not wait, because it is in a MULTI block.
     pub nothing: Nothing,
-    /// The error that ends the waiting when one of the keys no longer holds this shape. `None`: the client
-    /// continues to wait.
+    /// The error that ends the waiting when one of the keys no longer holds a value of `shape`. `None`: the
+    /// client continues to wait.
     pub gone: Option<&'static str>,
 }
 
@@ -83,7 +83,7 @@ pub(crate) struct Asking {
     pub database: u8,
     /// Its command.
     pub command: &'static Command,
-    /// The epoch that a reply about an empty key waits for.
+    /// The epoch that must be durable before a reply may say that the keys are empty.
     pub epoch: Epoch,
 }
 
@@ -96,7 +96,7 @@ pub(crate) struct Waiter {
     pub database: u8,
     /// Its command.
     pub command: &'static Command,
-    /// The epoch that a reply about an empty key waits for.
+    /// The epoch that must be durable before a reply may say that the keys are empty.
     pub epoch: Epoch,
     /// The condition that it waits for.
     pub wait: Wait,
@@ -142,7 +142,7 @@ impl Waiter {
 #[derive(Debug, Default)]
 struct Queue {
     all: BTreeMap<u64, u64>,
-    /// The clients among them whose waiting ends with the key.
+    /// The clients among `all` that stop waiting when the key is gone ([`Wait::gone`]).
     ending: BTreeMap<u64, u64>,
 }
 
@@ -303,12 +303,12 @@ impl Blocking {
         Some((*ticket, *id))
     }
 
-    /// Returns whether the waiting of any client ends with its key.
+    /// Returns whether any client stops waiting when its key is gone.
     pub(crate) fn any_ends(&self) -> bool {
         self.ending > 0
     }
 
-    /// Returns the first client whose waiting ends with this key.
+    /// Returns the id of the first client that stops waiting when this key is gone.
     pub(crate) fn next_ending(&self, database: u8, key: &[u8]) -> Option<u64> {
         let queue = self.keys.get(&database)?.get(key)?;
         queue.ending.values().next().copied()

@@ -1,8 +1,8 @@
-//! Recorded bytes of browsers, cut at any place, run no command.
+//! A test: bytes recorded from browsers, cut at any place, run no command.
 //!
-//! The recordings in `tests/data/browsers` are the bytes that Chromium 156 and Firefox 153 sent for a page.
-//! The page used `fetch` with text, a form, a blob and another method, a beacon, XMLHttpRequest, forms of
-//! each encoding, a WebSocket, and TLS. Every body contains commands.
+//! The recordings in `tests/data/browsers` are the bytes that Chromium 156 and Firefox 153 sent for a page. The
+//! page used `fetch` with a text, a form and a blob as its body and with the method PUT. It also used a beacon,
+//! XMLHttpRequest, forms of each encoding, a WebSocket, and TLS. Every body contains commands.
 
 use crate::engine::Options;
 use crate::options::ServerOptions;

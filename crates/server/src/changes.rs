@@ -1,20 +1,21 @@
-//! The number of changes of keys that a restart would have to replay from the log. They are the changes
-//! since the newest checkpoint began, as Redis counts those since its last save.
+//! The number of changes of keys that a restart would have to replay from the log. They are the changes since
+//! the newest checkpoint began. Redis likewise counts the changes since its last save.
 //!
-//! The engine begins checkpoints by itself, so the loop only sees that one is running or has completed. The
-//! count at the look before that is the least that the checkpoint holds. Changes between that look and the
-//! checkpoint's begin are counted once too often, but never too rarely.
+//! The engine begins checkpoints by itself, so the loop only sees that a checkpoint is running or has
+//! completed. The checkpoint holds at least the changes that were counted at the look before that. Changes
+//! between that look and the checkpoint's begin still count as unsaved. So the number may be too high, but
+//! never too low.
 
 /// The counters of changes.
 #[derive(Debug, Default)]
 pub(crate) struct Changes {
-    /// All changes of this life of the server.
+    /// The number of changes since the server started.
     made: u64,
-    /// The changes that the newest checkpoint holds.
+    /// The least number of changes that the newest checkpoint holds.
     saved: u64,
-    /// The changes at the newest look.
+    /// The value of `made` at the newest look.
     seen: u64,
-    /// The changes that the running checkpoint holds. `None`: no checkpoint is running.
+    /// The least number of changes that the running checkpoint holds. `None`: no checkpoint is running.
     begun: Option<u64>,
     completed: u64,
 }
@@ -25,8 +26,8 @@ impl Changes {
         self.made += count;
     }
 
-    /// Looks at the checkpoints: whether one is running, and the number of completed ones. The loop calls
-    /// it regularly, and before a checkpoint is requested.
+    /// Takes whether a checkpoint is running, and the number of completed checkpoints. The loop calls this
+    /// regularly, and before it requests a checkpoint.
     pub(crate) fn look(&mut self, running: bool, completed: u64) {
         if completed > self.completed {
             self.saved = self.begun.take().unwrap_or(self.seen);

@@ -3,9 +3,9 @@
 //! Requests are parsed where the read put them. Only the rest of an unfinished request is copied to the
 //! connection's own buffer, so that ten thousand idle clients hold no buffers.
 //!
-//! If a client sends faster than it reads, its requests wait while more than `output_bytes_pause` of
-//! replies are unsent ([`backlog`]). Requests are smaller than replies, so a client that writes all of them
-//! before it reads comes to its end.
+//! If a client sends faster than it reads, its requests wait while more than `output_bytes_pause` of replies
+//! are unsent ([`backlog`]). Stored requests take less memory than their replies would. So a client that writes
+//! all its requests before it reads a reply can finish.
 
 use crate::ahead::{self, AHEAD_REQUESTS};
 use crate::command::After;
@@ -38,18 +38,18 @@ const LONG_TURN: Duration = Duration::from_millis(1);
 const HEAVY_BYTES: usize = 1024 * 1024;
 /// A turn ends once its requests have this many bytes in all.
 const TURN_BYTES: usize = 64 * 1024;
-/// The most bytes that a large input counts for room that it has reserved.
+/// Room that an input has reserved and not filled counts as memory up to this many bytes.
 const RESERVED_BYTES: usize = 64 * 1024;
-/// The size of a client's buffers above which it is not read while the buffers of all clients take nearly
-/// what they may, bytes.
+/// A client whose buffers are larger than this is not read while the buffers of all clients are near their
+/// limit, bytes.
 pub(crate) const HELD_OFF_BYTES: u64 = 64 * 1024;
 /// A value may exceed the longest allowed one by this many bytes and still be answered with an error. A
 /// longer one disconnects its client.
 const SLACK_BYTES: usize = 1024 * 1024;
 
-/// The most bytes that a client may send before AUTH without completing a request. A stranger costs less
-/// than 16 KiB: these bytes, one more read, the parser's copy of a line, the replies and the connection
-/// itself.
+/// The most bytes that a client may send before AUTH without completing a request. Such a client, a *stranger*,
+/// costs less than 16 KiB: these bytes, one more read, the parser's copy of a line, the replies and the
+/// connection itself.
 const STRANGER_INPUT_BYTES: usize = 4 * 1024;
 /// A stranger with more unsent replies than this is not read, bytes.
 const STRANGER_OUTPUT_BYTES: usize = 1024;
@@ -61,22 +61,22 @@ pub(crate) struct Connection {
     pub stream: Stream,
     /// The state that the client has chosen.
     pub session: Session,
-    /// The replies that have not left.
+    /// The replies that have not been sent.
     pub replies: Replies,
     parser: Parser,
     /// The start of an unfinished request, or requests not yet run.
     input: Input,
     /// True if the socket may have more to read. Edge-triggered polling reports it only once.
     pub readable: bool,
-    /// True if the poller saw that nothing follows the unread bytes.
+    /// True if the poller reported a hang-up: nothing follows the unread bytes.
     pub hung_up: bool,
     /// True if whole requests may wait in `input`.
     pub paused: bool,
-    /// True if its end was seen behind requests not yet run.
+    /// True if the end of the input has been read while earlier requests have not run.
     ended: bool,
-    /// True if the socket took less than it was given.
+    /// True if the last write was partial: the socket's send buffer is full.
     pub full: bool,
-    /// The number of looks in a row at which this client and the server waited for each other.
+    /// The number of the loop's looks in a row at which this client and the server waited for each other.
     stuck: u32,
     /// True if it runs nothing more and closes once its replies have left.
     pub closing: bool,
@@ -84,28 +84,29 @@ pub(crate) struct Connection {
     pub blocked: bool,
     /// True if it is in the loop's list of connections that wait for the disk.
     pub listed: bool,
-    /// True if it is in the loop's list of connections to run. It is there once, however often it is
-    /// announced.
+    /// True if it is in the loop's list of connections to run. Announcing it again does not add it a second
+    /// time.
     pub queued: bool,
-    /// True if its last turn took long, or its next one may. Others come first.
+    /// True if its last turn took long or its next turn may. Other connections run first.
     pub heavy: bool,
     /// True if it is to be closed at once, whatever replies it still has.
     pub doomed: bool,
-    /// True if its next request is deferred: by CLIENT PAUSE, for the log, or for a password.
+    /// True if its next request is deferred: during CLIENT PAUSE, until the log has room, until a password is
+    /// checked, or until the command beside the loop has landed.
     pub postponed: bool,
     /// Bytes that its command, which runs in steps, has gathered so far.
     pub gathered: usize,
     /// Bytes of the request that is run in steps.
     pub under_way: usize,
-    /// The place in the input at which that request began.
+    /// The index in the input at which the request that runs in steps began.
     run_from: usize,
-    /// The time for which it has left its replies unread.
+    /// The time since which its unread replies exceed the soft limit.
     patience: Patience,
     /// Bytes accounted to the database's memory.
     accounted: u64,
     /// Bytes it has sent so far.
     pub received: u64,
-    /// The bytes that were read before its turn. `None`: none were.
+    /// The result of an early read, which its next turn takes. `None`: it has not been read early.
     early: Option<Early>,
 }
 
@@ -166,7 +167,7 @@ impl Connection {
     /// Returns whether there is something to do without waiting for the poller.
     #[inline]
     pub(crate) fn ready(&self, state: &State) -> bool {
-        // This holds for most connections at the end of their turns.
+        // Most connections have nothing left at the end of their turns.
         if !self.readable && !self.paused {
             return false;
         }
@@ -177,15 +178,16 @@ impl Connection {
         }
     }
 
-    /// Returns whether its socket is not read for now. That is so if the buffers of all clients take nearly
-    /// what they may and its own are large.
+    /// Returns whether its socket is not read for now. That is so if the buffers of all clients are near their
+    /// limit, its own are large, and another client has been chosen to be read.
     pub(crate) fn held_off(&self, state: &State) -> bool {
         let another = |id| id != self.session.seat.id;
         let squeezed = state.client_share.is_some() && state.squeezed.is_some_and(another);
         squeezed && self.accounted > HELD_OFF_BYTES
     }
 
-    /// Runs the bytes that were read before, or reads once and runs those. `Err`: the connection is dead.
+    /// Runs the bytes of an early read. If there was no early read, reads once and runs those bytes. `Err`: the
+    /// connection is dead.
     pub(crate) fn advance(
         &mut self,
         state: &mut State,
@@ -205,7 +207,7 @@ impl Connection {
         }
     }
 
-    /// Takes bytes from the client, and runs the requests that are whole.
+    /// Takes bytes that were read from the client, and runs the complete requests.
     pub(crate) fn take(&mut self, state: &mut State, bytes: &[u8]) -> After {
         self.count_read(state, bytes.len());
         if !self.input.is_empty() {
@@ -224,8 +226,8 @@ impl Connection {
         after
     }
 
-    /// Stores bytes that are not run yet. Room for the rest of a large request is made in a few steps. The
-    /// size that a client has only announced cannot make such a step large.
+    /// Stores bytes that are not run yet. The room for a large request grows in a few steps. A step depends on
+    /// the bytes that have arrived, so a client cannot reserve much memory by announcing a large size.
     fn keep_input(&mut self, bytes: &[u8]) {
         let len = self.input.len();
         if !self.session.authenticated {
@@ -329,8 +331,8 @@ impl Connection {
         (consumed, After::Continue)
     }
 
-    /// Returns whether the requests that were parsed with the last one may run as they were parsed. RESET
-    /// makes a client a stranger, for which other limits hold.
+    /// Returns whether the requests that were parsed together with the last one may still run. After RESET the
+    /// client is a stranger, whose requests must be parsed with stricter limits.
     fn goes_on(&self, state: &State) -> bool {
         self.session.authenticated && self.open(state)
     }
@@ -342,7 +344,8 @@ impl Connection {
         self.closing = true;
     }
 
-    /// Closes a connection that speaks another protocol, without an answer: only a web page would see it.
+    /// Closes a connection that speaks another protocol. No answer is sent, because only a web page would see
+    /// it.
     fn expel(&mut self, state: &mut State, foreign: Foreign) {
         self.doomed = true;
         self.unaccount(state);
@@ -350,7 +353,7 @@ impl Connection {
         state.note_foreign(foreign, id, peer);
     }
 
-    /// Disconnects a client whose request exceeds its limit.
+    /// Disconnects a client whose input exceeds the client's limit.
     fn check_input(&mut self, state: &mut State) {
         let bytes = self.input.len().max(self.parser.needed());
         let max = if self.session.authenticated {
@@ -358,7 +361,8 @@ impl Connection {
         } else {
             STRANGER_INPUT_BYTES
         };
-        // The request of a client whose password is being judged was read whole, so it is not unfinished.
+        // A stranger that is postponed waits for its password check. Its request is complete, so the limit for
+        // unfinished requests does not apply.
         let waits = self.postponed && !self.session.authenticated;
         if bytes > max && !waits && !self.closing {
             if self.paused && self.parser.needed() <= max {
@@ -404,7 +408,7 @@ impl Connection {
         }
     }
 
-    /// Marks a client to be closed if it leaves more unread than its class may.
+    /// Marks a client to be closed if it has left more replies unread than the limit of its class allows.
     pub(crate) fn check_output(&mut self, state: &mut State) {
         let limits = &state.options.output_limits;
         let pushed = self.session.monitors || self.session.subscriptions.is_some();
@@ -427,7 +431,7 @@ impl Connection {
         (bytes, self.input.capacity().saturating_sub(bytes))
     }
 
-    /// Returns whether it holds buffers that are empty.
+    /// Returns whether it is idle and holds empty buffers that [`Connection::rest`] would free.
     pub(crate) fn could_rest(&self) -> bool {
         let idle = self.replies.unsent() == 0 && !self.replies.waits();
         idle && (self.replies.buf.capacity() > 0
@@ -481,7 +485,7 @@ impl Connection {
         }
     }
 
-    /// Drops its buffers and takes them off the account, at its end.
+    /// Drops the buffers of a connection that ends, and takes their bytes off the account.
     pub(crate) fn unaccount(&mut self, state: &State) {
         self.replies = Replies::default();
         self.input = Input::default();
@@ -521,18 +525,18 @@ impl Connections {
         self.free.push(index);
     }
 
-    /// Returns the number of places, the free ones included.
+    /// Returns the number of slots, the free ones included.
     pub(crate) fn places(&self) -> usize {
         self.slots.len()
     }
 
-    /// Returns whether a client is still there.
+    /// Returns whether the client of this seat is still connected and is not taken out.
     pub(crate) fn holds(&self, seat: Seat) -> bool {
         let connection = self.slots.get(seat.index).and_then(Option::as_deref);
         connection.is_some_and(|connection| connection.session.seat == seat)
     }
 
-    /// Takes a connection out, to run it beside the server's state.
+    /// Takes a connection out of its slot, so that it can run while the state is borrowed mutably.
     pub(crate) fn take(&mut self, index: usize) -> Option<Box<Connection>> {
         self.slots.get_mut(index)?.take()
     }

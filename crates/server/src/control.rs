@@ -1,4 +1,4 @@
-//! The way from other threads to the loop: messages, and the wake-ups of the flusher.
+//! Messages from other threads to the loop, and the wake-ups of the loop by the flusher.
 //!
 //! The flusher calls [`Gate::advanced`] after each advance of the durable epoch, many thousand times a
 //! second. A wake-up is a system call, so it is made only if the loop has announced that it is about to
@@ -26,13 +26,13 @@ pub(crate) enum Message {
         /// The epoch with which the removal becomes durable.
         epoch: Epoch,
     },
-    /// The thread that tries passwords has done its work.
+    /// The thread that checks passwords has checked one.
     Proved(Proved),
     /// The checkpoint of SAVE has ended. The client that requested it waits.
     Saved {
         /// The client's id.
         client: u64,
-        /// Its result.
+        /// The result of the checkpoint.
         result: Result<(), Error>,
     },
     /// A request for all figures.
@@ -51,7 +51,7 @@ pub(crate) struct Gate {
     sleeping: AtomicBool,
     /// True if the loop wants reports of keys that expire.
     hears_expired: AtomicBool,
-    /// The number of keys that were removed because their time was over.
+    /// The number of keys that were removed because they had expired.
     expired: AtomicU64,
 }
 
@@ -82,7 +82,7 @@ impl Gate {
         self.hears_expired.load(Ordering::Relaxed)
     }
 
-    /// Counts keys that have been removed because their time was over.
+    /// Counts keys that have been removed because they had expired.
     pub(crate) fn count_expired(&self, keys: usize) {
         let keys = u64::try_from(keys).unwrap_or(u64::MAX);
         self.expired.fetch_add(keys, Ordering::Relaxed);

@@ -34,7 +34,7 @@ impl Deadlines {
         self.0.first().map(|(at, _)| *at)
     }
 
-    /// Returns the client with the earliest deadline, if that has passed.
+    /// Returns the id of the client with the earliest deadline, if that deadline has passed.
     pub(crate) fn next_late(&self, now: Instant) -> Option<u64> {
         let (at, id) = self.0.first()?;
         (*at <= now).then_some(*id)

@@ -6,16 +6,18 @@
 use crate::engine::{Options, descriptors};
 use crate::options::{ServeError, ServerOptions};
 
-/// The descriptors of every server: standard streams, listeners, pollers, signals, locks, and a margin for
-/// newcomers that are turned away.
+/// The descriptors of every server: standard streams, listeners, pollers, signals, locks, and a margin for new
+/// connections that are refused.
 const BASE: u64 = 40;
-/// The descriptors of a stream of the log. The segment that is written, the next one and one that is being made
-/// are each open in two ways. Its directory, its lock, its ring and a reader of the log need further ones.
+/// The descriptors of a stream of the log. Each of three segments takes two: the segment that is written, the
+/// next one, and one that is being made. The others are for the stream's directory, its lock, its ring and a
+/// reader of the log.
 const STREAM: u64 = 12;
-/// The descriptors of a disk of images: both images' pages, each open in two ways, a directory, its locks.
+/// The descriptors of a disk of images: the pages of each of the two images take two, and a directory and its
+/// locks take the others.
 const IMAGE_DISK: u64 = 8;
-/// The descriptors of the archive: ten runs that are merged and the run that they make, the run that is
-/// written, a backup.
+/// The descriptors of the archive: ten runs that are being merged, the resulting run, the run that is being
+/// written, and a backup.
 const ARCHIVE: u64 = 40;
 /// The descriptors for the log's nodes: two connections to each of two nodes, and memory that they share.
 const NODES: u64 = 16;
@@ -34,8 +36,8 @@ pub(crate) struct Share {
 }
 
 impl Share {
-    /// Raises the limit as far as possible, and reserves the descriptors for the database and the rest. It
-    /// is called before the database is opened, and after the listeners are bound.
+    /// Raises the limit as far as possible, and reserves the descriptors for everything except clients. It is
+    /// called before the database is opened, and after the listeners are bound.
     pub(crate) fn reserve(options: &ServerOptions, database: &Options) -> Share {
         let limit = descriptors::raise_limit();
         let images = database.image_dirs.len().max(1);
@@ -56,7 +58,7 @@ impl Share {
         usize::try_from(self.limit.saturating_sub(self.reserved)).unwrap_or(usize::MAX)
     }
 
-    /// Lowers `maxclients` to the number that fits, and returns a line about it if it was lowered.
+    /// Lowers `maxclients` to the number that fits. Returns a line for the log if it was lowered.
     ///
     /// # Errors
     /// [`ServeError::Options`] if hardly any client fits.

@@ -26,8 +26,8 @@ pub(crate) fn error_text(error: &Error) -> String {
     }
 }
 
-/// Returns the error for a request whose reply waits for bytes that a log which cannot be written holds
-/// only in memory.
+/// Returns the error for a request whose outcome is unknown. Its reply waits for bytes that are only in memory,
+/// because the log cannot be written.
 pub(crate) fn outcome_unknown(is_disk_full: bool) -> String {
     let why = match is_disk_full {
         true => "no space is left on the disk of the log. Free some",

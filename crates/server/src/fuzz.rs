@@ -1,11 +1,11 @@
-//! Fuzzing: streams that are almost requests, cut at any place, go into the parser, the dispatcher and
-//! every command, over a database that works.
+//! Fuzzing: streams that are almost requests, cut at any place, go into the parser, the dispatcher and every
+//! command, on a working database.
 //!
-//! An input is one to three requests, made from the table of commands and a bag of words with a meaning in
-//! some command. It is then damaged: bits, digits and line ends change, pieces vanish and are repeated. It
-//! reaches one of four clients in up to three pieces, before or after AUTH, so that blocks, subscriptions
-//! and waiting clients meet. The test fails if the server panics, if the database stops, or if a client
-//! could not parse a reply from its first byte on. Some inputs are requests of other protocols with
+//! An input is one to three requests, made from the table of commands and a list of words, each of which has a
+//! meaning in some command. It is then damaged: bits, digits and line ends change, pieces vanish and are
+//! repeated. It reaches one of four clients in up to three pieces, before or after AUTH, so that blocks,
+//! subscriptions and waiting clients meet. The test fails if the server panics, if the database stops, or if a
+//! client could not parse its replies from the first byte on. Some inputs are requests of other protocols with
 //! commands in their bodies, as a web page can make a browser send them. None of these commands may run.
 //!
 //! A panic prints the seed and the input. `PERDURA_FUZZ_INPUTS` is the number of inputs, and
@@ -33,7 +33,8 @@ use crate::testbed::{self, Testbed};
 use fastrand::Rng;
 use std::time::{Duration, Instant};
 
-/// The number of inputs of one server. Then a new server is made, because settings and users change.
+/// The number of inputs that one server gets. Then a new server is made, because inputs change settings and
+/// users.
 const INPUTS_PER_SERVER: u64 = 1000;
 /// The number of clients.
 const CLIENTS: usize = 4;
@@ -60,7 +61,7 @@ const WORDS: &str = "\
     IDLE TIME RETRYCOUNT FORCE JUSTID LASTID ENTRIESREAD ENTRIESADDED MAXDELETEDID FULL CREATE SETID g g1 c1 \
     LOAD FLUSH DUMP RESTORE APPEND LIBRARYNAME WITHCODE lib f g_ro";
 
-/// Scripts that run commands with their arguments, and some that end badly.
+/// Scripts that run their arguments as commands, and scripts that fail.
 const SCRIPTS: [&str; 20] = [
     "return 1",
     "return redis.call(ARGV[1], KEYS[1])",
@@ -104,7 +105,7 @@ struct Fuzz {
     input: Vec<u8>,
     spare: Vec<Stream>,
     next_id: u64,
-    /// The number of pieces that were answered, and of those whose first reply was an error.
+    /// The number of pieces that were answered, and the number of these whose first reply was an error.
     answers: (u64, u64),
 }
 
@@ -306,7 +307,7 @@ impl Fuzz {
         self.spare.push(connection.stream);
     }
 
-    /// Makes a request of another protocol with commands behind it, as a page makes a browser send it.
+    /// Makes a request of another protocol with commands behind it, as a web page can make a browser send.
     fn make_foreign(&mut self) {
         self.make();
         let requests = std::mem::take(&mut self.input);
@@ -331,7 +332,8 @@ impl Fuzz {
         self.input.extend_from_slice(&requests);
     }
 
-    /// Sends a request of another protocol to a client that has no unfinished request. Nothing of it runs.
+    /// Sends a request of another protocol to a client that has no unfinished request. Asserts that no command
+    /// in it runs.
     fn intrude(&mut self, state: &mut State) {
         self.make_foreign();
         let index = self.rng.usize(..CLIENTS);
@@ -351,7 +353,7 @@ impl Fuzz {
         if !connection.doomed && !connection.closing {
             connection.take(state, &self.input[cut..]);
         }
-        // While clients are paused the input is neither looked at nor run.
+        // While clients are paused, the input is neither parsed nor run.
         let kept_back = connection.postponed;
         assert!(
             connection.doomed || connection.closing || kept_back,

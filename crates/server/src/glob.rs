@@ -1,5 +1,5 @@
 //! Patterns with `*`, `?`, `[a-z]`, `[^a]` and `\`, with Redis's rules for special cases. An unclosed class
-//! ends with the pattern, a reversed range is turned round, and a class may contain escapes.
+//! ends with the pattern, a reversed range such as `[z-a]` means `[a-z]`, and a class may contain escapes.
 
 /// Returns whether `pattern` matches all of `text`. On a mismatch only the latest `*` is tried with one
 /// more byte, so the time is at most the product of the lengths.
@@ -27,7 +27,7 @@ pub(crate) fn matches(pattern: &[u8], text: &[u8]) -> bool {
     pattern[p..].iter().all(|b| *b == b'*')
 }
 
-/// Returns the number of the pattern's bytes that match one byte of the text. `None`: they do not match it.
+/// Returns the length of the pattern's first element if that element matches `byte`. `None`: it does not match.
 fn one(pattern: &[u8], byte: u8) -> Option<usize> {
     match pattern {
         [] => None,

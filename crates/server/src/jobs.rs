@@ -1,8 +1,8 @@
 //! The clients whose commands run in steps: see [`crate::command::steps`].
 //!
-//! A job belongs to a connection that is blocked until the job has ended. So the client's later requests
-//! wait and its replies keep their order. Its keys are watched like those of a WATCH. The data that it has
-//! gathered is on its client's account. It ends without a reply if its client is gone.
+//! A job belongs to a connection that is blocked until the job has ended. So the client's later requests wait
+//! and its replies keep their order. The job's keys are watched as by WATCH. The memory of the data that the
+//! job has gathered is accounted to its client. A job ends without a reply if its client has disconnected.
 
 use crate::acl::{self, User};
 use crate::command::dispatch::{
@@ -23,7 +23,7 @@ use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// The length above which a request is taken over with its buffer, bytes.
+/// A job takes over the buffer of a request longer than this and does not copy the request, bytes.
 const TAKEN_OVER_BYTES: usize = 64 << 10;
 
 /// A command that runs in steps.
@@ -33,19 +33,20 @@ struct Job {
     database: u8,
     begun: Begun,
     args: OwnedArgs,
-    /// True if `args` are places in a buffer that is to follow.
+    /// True if `args` are ranges of a buffer that the job has not received yet.
     lacks_bytes: bool,
     work: Box<dyn Work>,
     watched: Own,
     took: Duration,
-    /// True if its work is useless because its sources have changed, so that the command begins again.
+    /// True if the keys that it reads have changed, so that its work is useless and the command must begin
+    /// again.
     stale: bool,
-    /// The room that was missing in the log for its last step, bytes.
+    /// The room in the log that its last step needed and did not get, bytes. 0 if the step had enough.
     lacked: usize,
 }
 
 impl Job {
-    /// Notes the bytes that it holds on its client's account.
+    /// Accounts the bytes that the job holds to its client.
     fn note(&self, connection: &mut Connection) {
         connection.gathered = self.work.bytes();
         connection.under_way = self.args.bytes();
@@ -69,12 +70,12 @@ impl Jobs {
         self.queue.len()
     }
 
-    /// Returns whether the job that was added last waits for the buffer that its request is in.
+    /// Returns whether the job that was added last waits for the buffer of its request.
     pub(crate) fn lack_bytes(&self) -> bool {
         self.queue.back().is_some_and(|job| job.lacks_bytes)
     }
 
-    /// Gives it that buffer, in which the request begins at `begin`.
+    /// Gives the job that was added last the buffer of its request, which begins at `begin`.
     pub(crate) fn take_over(&mut self, bytes: Vec<u8>, begin: usize) {
         if let Some(job) = self.queue.back_mut() {
             debug_assert!(job.lacks_bytes, "a request is taken over once");
@@ -90,7 +91,7 @@ impl Jobs {
         reading.for_each(|job| job.work.touched(key));
     }
 
-    /// Informs the jobs that these databases, a bit each, have been swapped with others.
+    /// Informs the jobs that databases have been swapped. `databases` has a bit for each of these databases.
     #[inline]
     pub(crate) fn swapped(&mut self, databases: u16) {
         if databases != 0 {
@@ -105,7 +106,7 @@ impl Jobs {
 enum Turn {
     More,
     Again,
-    /// The log had no room for this number of bytes. The step has left nothing.
+    /// The log had no room for this number of bytes. The step has changed nothing.
     Behind(usize),
     Ended(Result<(), Failure>, Told),
 }
@@ -166,8 +167,8 @@ impl State {
         }
     }
 
-    /// Returns whether a job must not step now: it writes while writes are deferred, or needs a held
-    /// partition. The loop must not wait for the disk, so the job does.
+    /// Returns whether a job must not step now: it writes while writes are deferred, or needs a held partition.
+    /// The loop must not wait for the disk, so the job waits.
     fn keeps_job_back(&self, job: &Job) -> bool {
         if self.beside.is_busy() && self.is_held(job) {
             return true;
@@ -193,7 +194,7 @@ impl State {
         self.beside.holds(&partitions)
     }
 
-    /// Returns whether a job may take a step now.
+    /// Returns whether any job may take a step now.
     pub(crate) fn has_jobs(&self) -> bool {
         let mut jobs = self.jobs.queue.iter();
         jobs.any(|job| !self.keeps_job_back(job))
@@ -222,7 +223,7 @@ impl State {
         } else if job.stale || (job.work.reads() && self.watches.changed(&job.watched)) {
             Turn::Again
         } else {
-            // Messages to the client about its change come behind its reply.
+            // Messages to the client about the job's own changes come after its reply.
             self.begin_running(job.seat, connection.session.resp3);
             let turn = self.try_step(&mut job, &connection.session.user);
             self.end_running();
@@ -255,8 +256,8 @@ impl State {
         }
     }
 
-    /// Checks that the user may still run the command, because it reads data that others have written since
-    /// it began. The error is the reply.
+    /// Checks that the user may still run the command, because the job reads data that others have written
+    /// since it began. `Err` is the error reply.
     fn judge_job(&mut self, session: &Session, job: &Job) -> Result<(), String> {
         match session.user.unlimited() {
             true => Ok(()),
@@ -347,7 +348,7 @@ impl State {
         self.connections.put(index, connection);
     }
 
-    /// Lets the client continue with its reply, which begins at `start`.
+    /// Ends a job, whose reply begins at `start`, and lets its client continue.
     fn end_job(&mut self, mut job: Job, mut connection: Box<Connection>, start: usize, told: Told) {
         self.watches.forget(&mut job.watched);
         self.newest = self.newest.max(told.epoch);

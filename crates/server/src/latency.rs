@@ -119,7 +119,7 @@ pub(crate) struct Figures {
     pub calls: u64,
     /// The time of all runs, nanoseconds.
     pub took_ns: u64,
-    /// The number of refusals before a run.
+    /// The number of times that the command was refused before it ran.
     pub rejected: u64,
     /// The number of error replies.
     pub failed: u64,

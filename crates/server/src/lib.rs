@@ -11,10 +11,10 @@
 //!   `stalled`: replies that wait for a log which cannot be written.
 //! * `connection`, `session`: a client's bytes, and the state that it has chosen.
 //! * `command`: the table of commands and their functions.
-//! * `poll`, `control`, `net`, `tls`: the loop, the way from other threads to it, and the sockets.
+//! * `poll`, `control`, `net`, `tls`: the loop, the messages from other threads to it, and the sockets.
 //! * `settings`: all settings, from every source. `http`: metrics and the status page. `supervise`: the reports to
 //!   systemd.
-//! * `alarms`: the one list of troubles. `signals`: those that the loop acts on.
+//! * `alarms`: the one list of troubles. `signals`: the signals that the loop acts on.
 //! * `serve`: start and end.
 //!
 //! # What is absent

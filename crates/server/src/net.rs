@@ -18,8 +18,8 @@ use std::time::Duration;
 
 /// The number of probes without an answer after which a peer is gone.
 const PROBES_MAX: u32 = 3;
-/// The most newcomers that the system queues until they are accepted. It drops further ones, and they try
-/// again after a second.
+/// The most connections that the system queues until they are accepted. The system drops further ones, and
+/// their clients try again after a second.
 const BACKLOG: i32 = 1024;
 
 /// A listening socket.
@@ -100,7 +100,8 @@ impl Listener {
         }
     }
 
-    /// Accepts a connection, if one is waiting, with the names of its two ends.
+    /// Accepts a connection, if one is waiting. Returns it with the peer's address and the server's own
+    /// address.
     pub(crate) fn accept(
         &self,
         tls: Option<&Arc<ServerConfig>>,
@@ -151,7 +152,7 @@ pub(crate) struct SocketFile {
 impl Drop for SocketFile {
     fn drop(&mut self) {
         let found = fs::symlink_metadata(&self.path);
-        // A later file may have the same number again, but is no socket of this process.
+        // A newer file may have got the same inode number, so the type is checked too.
         let is_ours = |found: &fs::Metadata| {
             found.file_type().is_socket() && (found.dev(), found.ino()) == self.id
         };
@@ -268,7 +269,7 @@ impl Stream {
         matches!(self, Stream::Tls(stream) if stream.stopped_early())
     }
 
-    /// Returns whether bytes that were taken wait for the socket.
+    /// Returns whether bytes that a write has accepted still wait to be sent.
     pub(crate) fn pending(&self) -> bool {
         matches!(self, Stream::Tls(stream) if stream.pending())
     }

@@ -1,10 +1,10 @@
 //! The events of keys that are published, as the setting `notify-keyspace-events` says.
 
-/// A class of events, one bit each.
+/// The classes of events, one bit each.
 pub(crate) mod class {
-    /// Published as `__keyspace@<db>__:<key>`.
+    /// Events are published on the channel `__keyspace@<db>__:<key>`.
     pub(crate) const KEYSPACE: u16 = 1;
-    /// Published as `__keyevent@<db>__:<event>`.
+    /// Events are published on the channel `__keyevent@<db>__:<event>`.
     pub(crate) const KEYEVENT: u16 = 1 << 1;
     /// Commands of any type: `del`, `expire`, `rename_from` …
     pub(crate) const GENERIC: u16 = 1 << 2;
@@ -18,7 +18,7 @@ pub(crate) mod class {
     pub(crate) const HASH: u16 = 1 << 6;
     /// Sorted sets.
     pub(crate) const ZSET: u16 = 1 << 7;
-    /// A key whose time is over was removed.
+    /// An expired key was removed.
     pub(crate) const EXPIRED: u16 = 1 << 8;
     /// A key was evicted, which does not happen here.
     pub(crate) const EVICTED: u16 = 1 << 9;

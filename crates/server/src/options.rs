@@ -19,13 +19,13 @@ pub struct ServerOptions {
     pub unix_socket: Option<PathBuf>,
     /// Addresses that speak TLS; port 0 picks a free one.
     pub tls_listen: Vec<SocketAddr>,
-    /// The server's certificate and those between it and the root, PEM.
+    /// The server's certificate and the intermediate certificates up to the root, PEM.
     pub tls_cert_file: Option<PathBuf>,
-    /// Its private key, PEM.
+    /// The private key of the server's certificate, PEM.
     pub tls_key_file: Option<PathBuf>,
     /// The roots that clients' certificates must come from, PEM.
     pub tls_ca_cert_file: Option<PathBuf>,
-    /// The rule by which clients show certificates.
+    /// The rule that says which clients must show certificates.
     pub tls_auth_clients: TlsAuthClients,
     /// True if addresses that other machines can reach may do without TLS.
     pub allow_plaintext: bool,
@@ -41,7 +41,8 @@ pub struct ServerOptions {
     pub query_bytes_max: usize,
     /// The most bytes that one reply may take.
     pub reply_bytes_max: usize,
-    /// The unsent bytes above which a client's further requests are stored. They run when it has read.
+    /// The unsent bytes above which a client's further requests are stored. The requests run when the client
+    /// has read enough replies.
     pub output_bytes_pause: usize,
     /// Seconds after which an idle client is disconnected; 0 never.
     pub idle_seconds_max: u64,
@@ -51,23 +52,23 @@ pub struct ServerOptions {
     pub output_limits: OutputLimits,
     /// Classes of keyspace notifications, canonical.
     pub notify_keyspace_events: String,
-    /// The time from which on a command is in SLOWLOG, microseconds; -1: no command is.
+    /// A command that took at least this long is noted in SLOWLOG, microseconds; -1: no command is noted.
     pub slowlog_slower_than_us: i64,
     /// Entries that SLOWLOG keeps.
     pub slowlog_len_max: usize,
     /// The most keys that are noted for clients that track their reads; 0: any number.
     pub tracking_keys_max: u64,
-    /// The most bytes of an estimated count that is stored as runs of registers.
+    /// The largest size at which an estimated count is stored as runs of registers, bytes.
     pub hll_sparse_bytes_max: u64,
     /// True if the times of commands are counted.
     pub latency_tracking: bool,
     /// True if the second in which a key was last used is stored.
     pub key_idle_times: bool,
-    /// The time from which on an event is in LATENCY LATEST, milliseconds; 0: no event is.
+    /// An event that took at least this long is noted for LATENCY LATEST, milliseconds; 0: no event is noted.
     pub latency_threshold_ms: u64,
     /// Percentiles that INFO latencystats shows.
     pub latency_percentiles: Vec<f64>,
-    /// The bounds of collections that are packed.
+    /// The bounds up to which collections are packed.
     pub packed: PackedLimits,
     /// The clients that may use DEBUG.
     pub enable_debug_command: DebugAccess,
@@ -83,11 +84,11 @@ pub struct ServerOptions {
     pub protected_mode: bool,
     /// The address of the metrics and the status page. `None`: they are not served.
     pub metrics_listen: Option<SocketAddr>,
-    /// The durability that a write needs before a reply that shows it may leave, in a new session.
+    /// For a new session: the durability that a write needs before a reply that shows the write may leave.
     pub durability: Durability,
     /// The server's reaction after the database has stopped because of a failure of its disk.
     pub on_stop: OnStop,
-    /// Names, perhaps with ports, by which the metrics may be requested beside their address.
+    /// Host names, with or without a port, by which the metrics may be requested in addition to their address.
     pub http_hosts: Vec<String>,
     /// The password for the metrics. `None`: they need no password.
     pub http_password: Option<String>,
@@ -99,7 +100,7 @@ pub struct ServerOptions {
     pub log_format: LogFormat,
     /// The file that the settings were read from, for CONFIG REWRITE. `None`: there was no file.
     pub config_file: Option<PathBuf>,
-    /// The values of Redis's names that this server does not need, if they differ from the defaults.
+    /// The values of those settings of Redis that have no effect here, if they differ from the defaults.
     pub ignored: BTreeMap<&'static str, String>,
 }
 
@@ -257,8 +258,8 @@ pub fn unguarded(address: SocketAddr, remedy: &str) -> String {
     )
 }
 
-/// Returns the reason why the server does not listen without TLS on an address that strangers can reach. It
-/// names the data that they would read.
+/// Returns the reason why the server does not listen without TLS on an address that strangers can reach. The
+/// reason names the data that strangers could read.
 #[must_use]
 pub fn readable(address: SocketAddr, what: &str) -> String {
     format!(
@@ -267,7 +268,7 @@ pub fn readable(address: SocketAddr, what: &str) -> String {
     )
 }
 
-/// The reason why the server did not start, or how it ended.
+/// The reason why the server did not start or did not end cleanly.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// The options contradict each other or expose the database.

@@ -4,7 +4,7 @@
 use crate::settings::OutputLimit;
 use std::time::{Duration, Instant};
 
-/// The time since which a client is above its soft limit.
+/// The time since which a client is above its soft limit. `None`: it is not above it.
 #[derive(Debug, Default)]
 pub(crate) struct Patience {
     since: Option<Instant>,

@@ -1,11 +1,11 @@
 //! Requests that are deferred for a while: by CLIENT PAUSE, and writes while the log is behind.
 //!
-//! A deferred request stays unread in its connection's input, and nothing of it has happened. When the
-//! pause ends, its connection is run again from there.
+//! A deferred request stays in its connection's input, and no part of it has run. When the pause ends, the
+//! connection runs again from that request on.
 //!
-//! During CLIENT PAUSE nothing is appended to the log. The purge rests. Commands that write in steps take
-//! no step (`jobs`), and clients that wait for a key are not served (`command::wait`). The copy of a
-//! directory that is in use (docs/operate/back-up.md) depends on that.
+//! During CLIENT PAUSE nothing is appended to the log. The purge of expired keys stops. Commands that write in
+//! steps take no step (`jobs`), and clients that wait for a key are not served (`command::wait`). Copying the
+//! directory of a running server relies on all this (docs/operate/back-up.md).
 
 use crate::acl::catalog::CATALOG;
 use crate::command::wait::serve;
@@ -25,7 +25,7 @@ pub(crate) struct Pause {
     kept: Vec<Seat>,
     /// The clients whose writes wait for the log.
     behind: Vec<Seat>,
-    /// The longest request among those, bytes.
+    /// The most room in the log that a request of the clients in `behind` needs, bytes.
     behind_bytes: usize,
 }
 
@@ -40,14 +40,15 @@ impl Pause {
         !self.behind.is_empty()
     }
 
-    /// Returns whether these writes still have to wait.
+    /// Returns whether the log still lacks the room for the clients in `behind`.
     pub(crate) fn still_waits(&self, db: &Db) -> bool {
         db.is_behind(self.behind_bytes)
     }
 }
 
 impl State {
-    /// Defers writes, or everything. Of two pauses the longer time and the wider kind apply.
+    /// Defers writes, or with `all` every request. If two pauses overlap, the later end and the wider kind
+    /// apply.
     pub(crate) fn pause(&mut self, until: Instant, all: bool) {
         if let Some(db) = self.db() {
             db.hold_purge(true);
@@ -69,7 +70,8 @@ impl State {
         self.let_on(kept);
     }
 
-    /// Lets the writers continue that waited for the log, if it has caught up or takes no more.
+    /// Lets the clients continue whose writes waited for the log, if the log has caught up or takes no more
+    /// writes.
     pub(crate) fn end_wait_for_log(&mut self) {
         if self.pause.waits_for_log() && !self.db().is_some_and(|db| self.pause.still_waits(db)) {
             self.pause.behind_bytes = 0;
@@ -118,7 +120,7 @@ impl State {
             let bytes = log_bytes(session, command, args);
             let behind = |db: &&Db| may_write(session, command, args) && db.is_behind(bytes);
             if let Some(db) = self.db().filter(behind) {
-                // The loop must not wait for the disk, so this client does.
+                // The loop must not wait for the disk, so this client waits.
                 db.nudge();
                 self.keep_back_for_log(session.seat, bytes);
                 return true;
@@ -142,7 +144,8 @@ fn may_write(session: &Session, command: &Command, args: &Args<'_>) -> bool {
     writes(command, args) || (command.name == "exec" && queued())
 }
 
-/// Returns whether Redis holds a request in a pause of writes: one that writes, or that a replica may have to repeat.
+/// Returns whether Redis defers a request in a pause of writes: the request writes, or a replica may have to
+/// repeat it.
 fn writes(command: &Command, args: &Args<'_>) -> bool {
     let scripts = command.has(flag::SCRIPTS) && !command.has(flag::READ);
     scripts

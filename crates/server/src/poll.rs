@@ -1,14 +1,16 @@
 //! The event loop: one thread serves every socket.
 //!
-//! In a round the loop sleeps until something happens, then reads from and runs *every* ready connection.
-//! If a reply waits, it makes the log write its new records and collects the epochs that have become
-//! durable. At last it writes every reply that may leave.
+//! In a round the loop sleeps until something happens, then reads from and runs *every* ready connection. If a
+//! reply waits, it makes the log write its new records and collects the epochs that have become durable.
+//! Finally it writes every reply that may leave.
 //!
-//! A loop with nothing left to run writes and syncs the log itself. A loop that lets clients wait has the
-//! flusher do it in parallel, or begins a write that completes by itself and wakes it like a socket.
+//! A loop with nothing left to run writes and syncs the log itself. If the loop is busy and clients wait for
+//! the log, it has two ways to write in parallel. It makes the flusher write, or it begins a write that
+//! completes by itself and wakes the loop like a socket.
 //!
-//! Polling is edge-triggered. The connection remembers an announcement that was not used up, and the next
-//! round works it off, so that no client can keep the others waiting.
+//! Polling is edge-triggered. A connection's turn may end before its socket is empty. The connection then
+//! remembers that its socket is readable, and continues in the next round. So no client can keep the others
+//! waiting.
 
 mod conditions;
 mod handshakes;
@@ -54,15 +56,15 @@ const CONNECTIONS: usize = 1024;
 const READ_BYTES: usize = 128 * 1024;
 /// The time in a round for connections whose last turn took long, and for commands in steps.
 const HEAVY_SHARE: Duration = Duration::from_millis(2);
-/// The part of a round after which the remaining connections are deferred: they run behind those that the
-/// next look at the sockets finds.
+/// After this time in a round the remaining connections are deferred: they run behind the connections that the
+/// next poll reports.
 const LIGHT_SHARE: Duration = Duration::from_millis(5);
-/// The time between two ticks, in which the loop looks after itself.
+/// The time between two ticks. At a tick the loop does its upkeep.
 const TICK: Duration = Duration::from_millis(100);
 /// The time that clients may take to read their last replies when the server ends.
 const FAREWELL: Duration = Duration::from_millis(1500);
 
-/// The end of the loop.
+/// The result of the loop.
 pub(crate) struct Ended {
     /// The database. `None`: it had not opened.
     pub db: Option<Db>,
@@ -104,16 +106,16 @@ pub(crate) struct EventLoop {
     heavy: VecDeque<usize>,
     /// Connections to flush in this round.
     touched: Vec<usize>,
-    /// Connections whose replies wait for the disk, with their ids: an index may since belong
-    /// to another.
+    /// Connections whose replies wait for the disk, with their ids: an index may since have been given to
+    /// another connection.
     waiting: Vec<(usize, u64)>,
-    /// True if one of them waits for the log's disk.
+    /// True if a connection in `waiting` waits for the log's disk.
     disk_waits: bool,
-    /// The durable epochs up to which that list has been worked off.
+    /// The durable epochs up to which the connections in `waiting` have been flushed.
     flushed: Reached,
     /// The time since which clients wait without an advance of the durable epoch.
     owed_since: Instant,
-    /// The number of commands that had run at that time.
+    /// The number of commands that had run at `owed_since`.
     owed_from: u64,
     /// The times since which a log that cannot be written has kept clients waiting.
     stalled: Stalled,
@@ -122,11 +124,13 @@ pub(crate) struct EventLoop {
     accept_pending: bool,
     /// True if the last round had no time to accept all waiting newcomers.
     newcomers_left: bool,
-    /// The time of the log's last line that no connection can be accepted. `None`: it has had none.
+    /// The time at which the loop last logged that it cannot accept connections. `None`: it has not logged
+    /// that.
     complained: Option<Instant>,
     /// Connections whose TLS handshake has not ended.
     handshakes: Handshakes,
-    /// The client that is read while buffers take too much. `None`: no client is chosen.
+    /// The one client with large buffers that is read while the clients' share is nearly full. `None`: no
+    /// client is chosen.
     reader: Option<memory::Reader>,
     next_id: u64,
     stopping: Option<Stopping>,
@@ -184,7 +188,7 @@ impl EventLoop {
         })
     }
 
-    /// Keeps the service manager of this process informed, if there is one.
+    /// Makes the loop report to the service manager of this process, if there is one.
     pub(crate) fn supervise(&mut self) {
         self.state.supervisor = Supervisor::from_environment();
     }
@@ -273,7 +277,7 @@ impl EventLoop {
         result
     }
 
-    /// Returns the time for which nothing needs to happen without an event.
+    /// Returns the time for which the loop may sleep if no event comes.
     fn patience(&self) -> Duration {
         let state = &self.state;
         let deadlines = [
@@ -294,7 +298,7 @@ impl EventLoop {
         self.is_waited_for() && !self.has_work()
     }
 
-    /// Returns whether replies wait for the log, or clients do in WAITDUR.
+    /// Returns whether replies wait for the log, or clients wait in WAITDUR.
     fn is_waited_for(&self) -> bool {
         !self.waiting.is_empty() || !self.state.rung_waits.is_empty()
     }
@@ -315,7 +319,7 @@ impl EventLoop {
         }
     }
 
-    /// Remembers an announcement of the poller.
+    /// Handles an event of the poller. Adds the index of a connection that must run to `ready`.
     fn note(&mut self, event: &Event, ready: &mut Vec<usize>) {
         match event.token() {
             WAKER => self.look_for_stop(),
@@ -354,7 +358,7 @@ impl EventLoop {
             return self.part(index, connection);
         }
         match connection.advance(&mut self.state, &mut self.buffer, &self.early) {
-            // The end may have come together with the request that waits.
+            // The client may have hung up right behind the request that now waits.
             Ok(After::Continue) if self.waits_in_vain(&connection) => {
                 self.part(index, connection);
             }
@@ -372,8 +376,9 @@ impl EventLoop {
         }
     }
 
-    /// Returns whether a client has hung up while it waits for others: it is served no more. A client that
-    /// waits for the log or for a password may have half-closed, and is served to its end.
+    /// Returns whether a client has hung up while it waits for another client or for the end of a pause. Such a
+    /// client is served no more. A client that waits for the log or for a password may have half-closed, and is
+    /// served to its end.
     fn waits_in_vain(&self, connection: &Connection) -> bool {
         let waits = || self.state.blocking.contains(connection.session.seat.id);
         connection.hung_up && (connection.session.in_pause || waits())
@@ -463,7 +468,7 @@ impl EventLoop {
             self.handshakes.forget(connection.session.seat.id);
         }
         connection.stream.farewell();
-        // A socket that is gone cannot be deregistered. To close it is enough.
+        // Deregistering fails if the socket is gone. Closing it is enough.
         let _ = connection.stream.deregister(self.poll.registry());
         connection.unaccount(&self.state);
         self.state.forget(&mut connection.session);
@@ -500,8 +505,8 @@ impl EventLoop {
         });
     }
 
-    /// Returns the reason to end if the server ends now: once the replies have left, or at the deadline.
-    /// After a failure it waits at least one tick, so that running requests get their error.
+    /// Returns the reason to end if the loop must end now. The loop ends once all replies have been sent, or at
+    /// the deadline. After a failure it waits at least one tick, so that running requests get their error.
     fn ended(&self) -> Option<Ending> {
         let stopping = self.stopping.as_ref()?;
         let owed = self
@@ -532,7 +537,7 @@ impl EventLoop {
         }
     }
 
-    /// Answers clients that wait for others with an error: what they wait for will not come.
+    /// Answers blocked clients with an error. Their waiting has no other end after the database has stopped.
     fn refuse_blocked(&mut self, why: &str) {
         let blocked = self.state.connections.iter().filter(|(_, c)| c.blocked);
         let blocked: Vec<usize> = blocked.map(|(index, _)| index).collect();

@@ -1,7 +1,8 @@
 //! The channels, patterns and shard channels that clients are subscribed to.
 //!
-//! A subscription is stored twice. Publishing finds its listeners by topic here. A client that leaves is found in its
-//! topics by its [`Subscriptions`], without a search. Both change together in [`Topics::add`] and [`Topics::remove`].
+//! A subscription is stored twice. [`Topics`] has the listeners of each topic, for publishing.
+//! [`Subscriptions`] has the topics of one client, so that a client that leaves is removed without a search.
+//! Both change together in [`Topics::add`] and [`Topics::remove`].
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -16,10 +17,10 @@ pub(crate) enum Topic {
     Shard,
 }
 
-/// A client. The id tells it from a later client in the same slot.
+/// A client. The id distinguishes the client from a later one in the same slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Seat {
-    /// The place among the connections.
+    /// The index among the connections.
     pub index: usize,
     /// The client's id.
     pub id: u64,
@@ -62,7 +63,8 @@ impl Subscriptions {
         self.names(topic).count()
     }
 
-    /// Returns the count in a reply to a change of `topic`: channels and patterns together.
+    /// Returns the count that the reply to a change of `topic` shows: the shard channels alone, or the channels
+    /// and patterns together.
     pub(crate) fn told(&self, topic: Topic) -> usize {
         match topic {
             Topic::Shard => self.shards.len(),
@@ -142,7 +144,7 @@ impl Topics {
         debug_assert_eq!(own.total(), 0, "a client that leaves listens to nothing");
     }
 
-    /// Returns the listeners of a channel by its name.
+    /// Returns the clients that are subscribed to this name as this kind of topic.
     pub(crate) fn listeners(&self, topic: Topic, name: &[u8]) -> impl Iterator<Item = Seat> {
         let found = match topic {
             Topic::Channel => self.channels.get(name),

@@ -15,7 +15,7 @@ use std::io::{ErrorKind, Result, Write};
 
 /// The most bytes of an emptied buffer that is kept. A larger one is freed.
 const KEEP_BYTES_MAX: usize = 256 * 1024;
-/// The number of sent bytes at the front from which on they are cut off.
+/// Sent bytes are cut off the front of the buffer once they are more than this and more than half of it.
 const TRIM_BYTES: usize = 256 * 1024;
 
 /// The result of a flush.
@@ -30,7 +30,7 @@ pub(crate) enum Flushed {
 /// The condition under which a reply may leave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Rest {
-    /// The newest epoch that it shows.
+    /// The newest epoch that the reply shows.
     pub epoch: Epoch,
     /// The durability that the epoch needs. At `mem` the reply waits only while the log is too far behind:
     /// see [`crate::state::State::mem_in_time`].
@@ -44,7 +44,8 @@ impl Rest {
         durability: Durability::Disk,
     };
 
-    /// Returns whether the deciding rung has reached the epoch. At `mem` that is the rung above it.
+    /// Returns whether the deciding rung has reached the epoch. At `mem` the deciding rung is the rung above
+    /// `mem`.
     fn is_durable(self, reached: Reached) -> bool {
         self.epoch <= reached.at(self.durability.rung())
     }
@@ -58,12 +59,14 @@ impl Rest {
 struct Held {
     rest: Rest,
     end: usize,
-    /// True if it has only messages, which no request waits for: a reply behind them is judged alone.
+    /// True if the entry has only messages, for which no request waits. A reply behind them gets a separate
+    /// entry.
     is_messages: bool,
 }
 
 impl Held {
-    /// Returns whether a later reply that waits for `rest` waits no longer than this one.
+    /// Returns whether a later reply with the condition `rest` may join this entry: it could leave as soon as
+    /// this entry leaves.
     fn covers(&self, rest: Rest, is_durable: bool) -> bool {
         if self.is_messages {
             return false;
@@ -111,8 +114,8 @@ impl Replies {
         );
     }
 
-    /// Answers with `error` the requests whose replies wait for rungs that are stuck. Messages among these
-    /// replies stay held, behind the replies.
+    /// Replaces by `error` the replies that wait for stuck rungs. Messages among these replies stay held, and
+    /// come behind the errors.
     pub(crate) fn give_up(
         &mut self,
         stuck: StuckRungs,
@@ -169,8 +172,8 @@ impl Replies {
         );
     }
 
-    /// Appends the frames of `part` that may leave, with `error` for each reply that may not, and returns
-    /// its messages. `None`: it is not made of whole frames.
+    /// Appends the frames of `part` that may leave, and `error` in place of each reply that may not. Returns
+    /// the messages of `part` that must wait. `None`: `part` is not made of whole frames.
     fn replace(&mut self, part: &[u8], listener: Listener, error: &str) -> Option<Vec<u8>> {
         let (mut leaving, mut kept, mut rest) = (Vec::new(), Vec::new(), part);
         while !rest.is_empty() {
@@ -186,7 +189,8 @@ impl Replies {
         Some(kept)
     }
 
-    /// Releases the replies whose epochs the rungs have reached, and with `in_time` those that need not be durable.
+    /// Releases the replies whose epochs the rungs have reached, and with `in_time` also the replies that need
+    /// not be durable.
     pub(crate) fn release(&mut self, reached: Reached, in_time: bool) {
         while let Some(first) = self.held.front() {
             if !first.rest.is_durable(reached) && (first.rest.is_firm() || !in_time) {
@@ -198,7 +202,7 @@ impl Replies {
         }
     }
 
-    /// Returns whether the first reply that waits must reach a rung.
+    /// Returns whether the first waiting reply may leave only when a rung has reached its epoch.
     pub(crate) fn waits_firmly(&self) -> bool {
         self.held.front().is_some_and(|first| first.rest.is_firm())
     }
@@ -224,7 +228,7 @@ impl Replies {
         self.sent < self.released
     }
 
-    /// Drops the waiting replies for good, and ends with an error instead.
+    /// Drops the waiting replies, and appends one error in their place.
     pub(crate) fn abandon(&mut self, error: &str) {
         self.held.clear();
         self.buf.truncate(self.released);
@@ -255,7 +259,8 @@ impl Replies {
     }
 
     fn trim(&mut self) {
-        // The mark of a revoked reply remains, at the end of the sent bytes.
+        // `held` may still contain the mark of a revoked reply, at the end of the sent bytes. Then the buffer
+        // is not cleared.
         if self.sent == self.buf.len() && self.held.is_empty() {
             self.buf.clear();
             if self.buf.capacity() > KEEP_BYTES_MAX {
@@ -400,7 +405,8 @@ mod tests {
         monitors: false,
     };
 
-    /// Returns the disk's rung, or both, after the log was stuck for long.
+    /// Returns the rungs that are stuck after a long stall of the log: only the disk, or with `both` also the
+    /// mirror.
     fn stuck(both: bool) -> StuckRungs {
         let mut stalled = crate::stalled::Stalled::default();
         let now = std::time::Instant::now();

@@ -1,7 +1,9 @@
-//! The durations of the loop's rounds: during a round no other client is served.
+//! The durations of the loop's rounds. A client that becomes ready during a round must wait until the round
+//! ends.
 //!
-//! To read the processor time of a thread is a system call. So it is done at most once a millisecond, and
-//! after a round that took longer than that. The reported time may therefore be a millisecond too long.
+//! To read the processor time of a thread is a system call. So the time is read at most once a millisecond, and
+//! after a round that took longer than that. The reported processor time may therefore be a millisecond too
+//! long.
 
 use perdura::pace::thread_cpu_ns;
 use std::time::{Duration, Instant};
@@ -13,7 +15,7 @@ const SHORT: Duration = Duration::from_millis(1);
 #[derive(Debug)]
 pub(crate) struct Rounds {
     begin: Instant,
-    /// The time at which the processor time was last read, and its value, nanoseconds.
+    /// The time at which the processor time was last read, and the processor time that was read, nanoseconds.
     read: (Instant, u64),
     /// The longest round, microseconds.
     pub longest_us: u64,

@@ -1,6 +1,7 @@
-//! Clients that wait in WAITDUR, each for a durability of an epoch, with their deadlines.
+//! Clients that wait in WAITDUR, each until an epoch has reached a durability, with their deadlines.
 //!
-//! Invariant: a client in `clients` is in `wanted`, and in `deadlines` if it has one. No other client is.
+//! Invariant: a client in `clients` is in `wanted`, and in `deadlines` if it has a deadline. `wanted` and
+//! `deadlines` contain no other clients.
 
 use crate::deadlines::Deadlines;
 use crate::engine::{Durability, Epoch, Reached};
@@ -46,7 +47,7 @@ impl RungWaits {
         self.clients.contains_key(&id)
     }
 
-    /// Makes a client wait that does not wait yet.
+    /// Makes a client wait. The client must not wait already.
     pub(crate) fn add(
         &mut self,
         seat: Seat,
@@ -90,7 +91,7 @@ impl RungWaits {
         self.take(id)
     }
 
-    /// Removes and returns the next client whose epoch is as durable as it wants.
+    /// Removes and returns the next client whose epoch is as durable as the client wants.
     pub(crate) fn next_reached(&mut self, reached: Reached) -> Option<Seat> {
         let first_of = |durability| {
             let all = (durability, Epoch(0), 0)..=(durability, Epoch(u64::MAX), u64::MAX);

@@ -24,9 +24,9 @@ const LETTING_GO: Duration = Duration::from_millis(500);
 /// Serves until SHUTDOWN, SIGTERM or SIGINT, then closes the database.
 ///
 /// The database's directories are locked first: a database that is open elsewhere is an error before any
-/// address is bound. The addresses are bound before the database is opened, so that clients learn its
-/// progress (`-LOADING`). A first signal ends the server cleanly, with a checkpoint. A second one ends it
-/// at once, which loses nothing and makes the next start longer. SIGHUP reloads the certificates.
+/// address is bound. The addresses are bound before the database is opened, so that clients get the progress of
+/// opening in `-LOADING` errors. A first signal ends the server cleanly, with a checkpoint. A second one ends
+/// it at once, which loses nothing and makes the next start longer. SIGHUP reloads the certificates.
 ///
 /// # Errors
 /// Options that expose the database, an address that cannot be bound, or a database that does not open or
@@ -35,7 +35,7 @@ const LETTING_GO: Duration = Duration::from_millis(500);
 pub fn serve(options: ServerOptions, db: Options) -> Result<(), ServeError> {
     let signals = Signals::take()?;
     options.check()?;
-    // Another process may have the database. Then this process must not bind the port of that one.
+    // If another process has the database open, this process must fail before it binds an address.
     let (disks, locks) = files::open_telling(&db, &|line| tracing::info!("{line}"))?;
     let mut prepared = Prepared::new(options, db.clone(), Some(signals))?;
     prepared.event_loop.supervise();
@@ -96,7 +96,8 @@ impl Server {
         prepared.open_with(open)?;
         let control = prepared.control.clone();
         let (address, tls_address) = (prepared.address, prepared.tls_address);
-        // A program may have several servers, each with a log.
+        // A program may have several servers, each with its own subscriber of log events. The thread uses the
+        // caller's.
         let log = get_default(Clone::clone);
         let thread = thread::Builder::new().name(String::from("serve"));
         let thread = thread.spawn(move || with_default(&log, || prepared.run()))?;
@@ -249,18 +250,19 @@ impl Prepared {
     }
 }
 
-/// Ends the threads of a database that has stopped, unless its disk makes one of them wait for long.
+/// Ends the threads of a database that has stopped. Waits at most [`LETTING_GO`], because a thread may be
+/// blocked by the disk.
 fn let_go(db: Option<Db>) {
     let (ended, wait) = channel();
     let ending = thread::Builder::new().spawn(move || {
         if let Some(db) = db {
             db.abandon();
         }
-        // The receiver may have given up.
+        // The receiver may have stopped waiting.
         let _ = ended.send(());
     });
-    // Without a thread the database goes with the process.
+    // If no thread can be started, the database ends with the process.
     drop(ending);
-    // Their end makes no difference to the files.
+    // Whether the database's threads have ended makes no difference to the files.
     let _ = wait.recv_timeout(LETTING_GO);
 }

@@ -21,7 +21,7 @@ pub(crate) enum Mute {
     No,
     /// No request is answered.
     All,
-    /// The next request is not answered: the running one has asked for that.
+    /// The next request is not answered, because the running request is CLIENT REPLY SKIP.
     SkipNext,
     /// This request is not answered.
     Skip,
@@ -38,7 +38,7 @@ pub(crate) struct Block {
     pub words: usize,
     /// True if a command is not about data, is a script, or uses a whole database.
     pub is_wide: bool,
-    /// True if a command could not be queued, so that EXEC will refuse.
+    /// True if a command could not be queued, so that EXEC will fail.
     pub broken: bool,
     /// True if a command may have to wait for a password.
     pub proves: bool,
@@ -64,7 +64,7 @@ impl Block {
 /// The state of one client.
 #[derive(Debug)]
 pub(crate) struct Session {
-    /// Its place, and an id that is used only once within a life of the server.
+    /// Its slot, and an id that is not used again until the server restarts.
     pub seat: Seat,
     /// The peer's address.
     pub peer: String,
@@ -80,7 +80,7 @@ pub(crate) struct Session {
     pub database: u8,
     /// True if replies are RESP3.
     pub resp3: bool,
-    /// Its user, always with the rules in force.
+    /// Its user, with the rules that are in force now.
     pub user: Arc<User>,
     /// True if it has authenticated, or need not.
     pub authenticated: bool,
@@ -90,7 +90,7 @@ pub(crate) struct Session {
     pub watched: Own,
     /// Its subscriptions. `None`: it has none.
     pub subscriptions: Option<Box<Subscriptions>>,
-    /// The durability that a write needs before a reply that shows it may leave.
+    /// The durability that a write needs before a reply that shows the write may leave.
     pub durability: Durability,
     /// The epoch of its newest write; zero before the first.
     pub written: Epoch,
@@ -106,13 +106,13 @@ pub(crate) struct Session {
     pub last_word: Option<usize>,
     /// True if it is shown every command (MONITOR).
     pub monitors: bool,
-    /// The requests of it that are answered.
+    /// The mode of CLIENT REPLY.
     pub mute: Mute,
     /// The bytes that were read but not consumed when its newest request began, that request included.
     pub unread: usize,
     /// The number of wrong passwords so far.
     pub wrong: u32,
-    /// The progress of judging the passwords of its next request.
+    /// The progress of checking the passwords of its next request.
     pub proof: Proof,
     /// True if its next request waits for a password to be tried or hashed.
     pub asks: bool,
@@ -120,9 +120,9 @@ pub(crate) struct Session {
     pub spent: Duration,
     /// True if its next request is deferred by CLIENT PAUSE.
     pub in_pause: bool,
-    /// True if it is spared when clients' buffers take too much.
+    /// True if it is not disconnected when clients' buffers take too much (CLIENT NO-EVICT).
     pub no_evict: bool,
-    /// The reads of it that are noted.
+    /// The reads of the client that are noted.
     pub reads: Reads,
     /// True if CLIENT CACHING applies to its next command.
     pub caching: bool,
@@ -205,7 +205,7 @@ impl Session {
         }
     }
 
-    /// Returns whether it may do nothing but listen: it has subscribed and speaks RESP2.
+    /// Returns whether the client may do nothing but listen: it has subscribed and speaks RESP2.
     pub(crate) fn only_listens(&self) -> bool {
         let own = self.subscriptions.as_ref();
         !self.resp3 && own.is_some_and(|own| own.total() > 0)
@@ -225,7 +225,7 @@ impl Session {
         }
     }
 
-    /// Notes that it has written in this epoch; zero if it only read.
+    /// Notes the epoch of a transaction of the client; zero if the transaction wrote nothing.
     pub(crate) fn note_write(&mut self, epoch: Epoch) {
         self.written = self.written.max(epoch);
     }

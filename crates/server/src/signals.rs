@@ -31,8 +31,8 @@ pub(crate) struct Wishes {
 }
 
 impl Signals {
-    /// Takes over the signals. SIGTERM and SIGINT end the server, and at once when they come again. SIGXCPU
-    /// ends it once. SIGHUP reloads the certificates.
+    /// Takes over the signals. A first SIGTERM or SIGINT ends the server cleanly, a second one at once. SIGXCPU
+    /// ends it cleanly, however often it comes. SIGHUP reloads the certificates.
     pub(crate) fn take() -> io::Result<Signals> {
         let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
         ours.set_nonblocking(true)?;

@@ -5,7 +5,7 @@ use crate::resp::parse::Args;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// The most arguments in an entry. The last of them gives the number of further ones.
+/// The most arguments in an entry. If a command has more, the last one says how many were left out.
 const ARGS_MAX: usize = 32;
 /// The most bytes of an argument in an entry.
 const ARG_BYTES_MAX: usize = 128;

@@ -1,10 +1,10 @@
 //! Replies that wait for a log which cannot be written.
 //!
-//! A full disk may refuse a write that was accepted before. The write keeps its place, and is repeated
-//! until the disk takes it: then its contents are durable after all. Until then no reply that waits for it
-//! may leave unchanged. After [`PATIENCE`], and in the order of its requests, the client gets an error
-//! instead, which says that the outcome is unknown. No client waits for a message without a request, so the
-//! server holds such a message until it is durable.
+//! A full disk may refuse a write of the log after the requests have run. The write keeps its place, and is
+//! repeated until the disk takes it: then its contents are durable after all. Until then no reply that waits
+//! for it may leave unchanged. After [`PATIENCE`] the client gets an error in place of each such reply, in the
+//! order of its requests. The error says that the outcome is unknown. No client waits for a message without a
+//! request, so the server holds such a message until it is durable.
 
 use crate::engine::{Epoch, Reached, Rung};
 use crate::resp::frames::Frame;
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 /// The time for which a log may be stuck before clients that wait for it are answered.
 const PATIENCE: Duration = Duration::from_millis(400);
 
-/// The times since which a log that is stuck has not advanced each rung.
+/// For each rung, the time since which a stuck log has not advanced it.
 #[derive(Debug)]
 pub(crate) struct Stalled {
     seen: Reached,
@@ -47,7 +47,7 @@ impl StuckRungs {
 }
 
 impl Stalled {
-    /// Looks at the rungs. The loop calls it about ten times a second. Returns the rungs that have not
+    /// Looks at the rungs. The loop calls this about ten times a second. Returns the rungs that have not
     /// advanced for [`PATIENCE`] while the log was stuck.
     pub(crate) fn look(&mut self, is_stuck: bool, reached: Reached, now: Instant) -> StuckRungs {
         let mut stuck = StuckRungs([false; Rung::COUNT]);
@@ -107,7 +107,7 @@ impl Listener {
         if self.monitors && frame.0.starts_with(b"+") && frame.0 != b"+OK\r\n" {
             return Fate::Waits;
         }
-        // A write that was refused for lack of space has not happened, and its reply says so.
+        // An error about a refused write or an unknown outcome leaves unchanged: it shows nothing of a write.
         match frame.0.starts_with(b"-MISCONF ") || frame.0.starts_with(b"-UNKNOWN ") {
             true => Fate::Leaves,
             false => Fate::Replaced,

@@ -36,7 +36,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// The time for which the log is silent about foreign protocols after a line about one.
+/// After a log line about a client with a foreign protocol, no further such line is written for this time.
 const FOREIGN_SILENCE: Duration = Duration::from_secs(60);
 
 /// The database, or the progress of opening it.
@@ -56,7 +56,7 @@ pub(crate) struct Stats {
     pub errors: u64,
     /// Connections accepted.
     pub accepted: u64,
-    /// Connections refused for `maxclients`.
+    /// Connections refused because of `maxclients` or `protected-mode`.
     pub rejected: u64,
     /// Connections closed because they spoke another protocol.
     pub foreign: u64,
@@ -86,7 +86,7 @@ pub(crate) struct Stats {
     pub per_second: [u64; 3],
 }
 
-/// A judge of the newest checkpoint, from two counts that the loop reads now and then.
+/// Decides whether the newest checkpoint failed, from two counts that the loop reads regularly.
 #[derive(Debug, Default)]
 pub(crate) struct Checkpoints {
     completed: u64,
@@ -108,7 +108,7 @@ impl Checkpoints {
     }
 }
 
-/// The memory of CONFIG beside the options.
+/// The state of CONFIG apart from the options in force.
 #[derive(Debug)]
 pub(crate) struct Config {
     /// The options with which the database was opened.
@@ -118,7 +118,7 @@ pub(crate) struct Config {
 }
 
 impl Config {
-    /// Returns the memory for a database that was opened with these options.
+    /// Returns the state for a database that was opened with these options.
     fn new(database: Options) -> Config {
         Config {
             database,
@@ -147,13 +147,13 @@ pub(crate) struct State {
     pub clients_fit: usize,
     /// Users.
     pub acl: Acl,
-    /// Passwords that are being tried, and answers that are deferred.
+    /// The passwords that are being checked, and the deferred answers.
     pub prover: Prover,
     /// Counters.
     pub stats: Stats,
     /// The durable epochs as last seen; refreshed once a round.
     pub reached: Reached,
-    /// The reason why the database stopped. `None`: it has not.
+    /// The reason why the database stopped. `None`: it has not stopped.
     pub stopped: Option<String>,
     /// Work that a failing disk delays.
     pub delayed: Vec<Delayed>,
@@ -167,9 +167,9 @@ pub(crate) struct State {
     pub now: Instant,
     /// The time at which the server started.
     pub started: Instant,
-    /// A random name of this life of the server, 40 hex digits.
+    /// A name that differs at each start of the server, 40 hex digits.
     pub run_id: String,
-    /// The way from helper threads to the loop.
+    /// The sender of messages from other threads to the loop.
     pub control: Control,
     /// The client that waits for SAVE. `None`: no client does.
     pub saving: Option<u64>,
@@ -181,13 +181,13 @@ pub(crate) struct State {
     pub changes: Changes,
     /// The configuration of TLS. `None`: TLS is not spoken.
     tls: Option<Arc<ServerConfig>>,
-    /// The memory of CONFIG.
+    /// The state of CONFIG.
     pub config: Config,
     /// The keys that clients watch.
     pub watches: Watches,
     /// The clients that wait for keys.
     pub blocking: Blocking,
-    /// The clients that wait for a rung.
+    /// The clients that wait in WAITDUR.
     pub rung_waits: RungWaits,
     /// The clients whose commands run in steps.
     pub jobs: Jobs,
@@ -205,9 +205,9 @@ pub(crate) struct State {
     pub slowlog: SlowLog,
     /// Latency spikes.
     pub spikes: Spikes,
-    /// The time up to which the time of commands has been counted.
+    /// The time at which the running command began, or at which the next command will begin.
     pub clock: Instant,
-    /// The moment of `clock` by the calendar, nanoseconds since 1970.
+    /// The moment of `clock`, nanoseconds since 1970.
     wall_ns: u64,
     /// The newest epoch that a reply has waited for, or would have waited for if its client waited for the
     /// disk.
@@ -234,10 +234,10 @@ pub(crate) struct State {
     pub rounds: Rounds,
     /// The most bytes that clients' buffers may take. `None`: no limit.
     pub client_share: Option<u64>,
-    /// The client that is read although that share is nearly used up: the nearest to the end of its
-    /// request. `None`: all clients are read.
+    /// The only client with large buffers that is read, because the share is nearly used up: see
+    /// `poll/memory.rs`. `None`: all clients are read.
     pub squeezed: Option<u64>,
-    /// The most memory in use that INFO has seen, bytes.
+    /// The most memory in use at any INFO so far, bytes.
     pub memory_peak: u64,
     /// The number of clients that spoke another protocol since the start.
     foreign_count: u64,
@@ -335,15 +335,15 @@ impl State {
         }
     }
 
-    /// Begins to count the time of commands, at both clocks.
+    /// Sets both clocks to now. The time of the next command is counted from here.
     pub(crate) fn start_clock(&mut self) {
         let since = SystemTime::now().duration_since(UNIX_EPOCH);
         self.clock = Instant::now();
         self.wall_ns = nanoseconds(since.unwrap_or_default());
     }
 
-    /// Reads the clock at the end of a command, where the next one begins. Returns the time that the
-    /// command took.
+    /// Reads the clock at the end of a command, which is the beginning of the next command. Returns the time
+    /// that the command took.
     pub(crate) fn tick(&mut self) -> Duration {
         let now = Instant::now();
         let took = now.saturating_duration_since(self.clock);
@@ -362,8 +362,8 @@ impl State {
         self.wall_ns / 1000
     }
 
-    /// Returns whether `mem` replies may leave now: see [`Db::is_mem_in_time`]. The question is asked when
-    /// replies leave, not when they are made.
+    /// Returns whether `mem` replies may leave now: see [`Db::is_mem_in_time`]. This is checked when replies
+    /// leave, not when they are made.
     pub(crate) fn mem_in_time(&self) -> bool {
         self.db().is_none_or(Db::is_mem_in_time)
     }
@@ -385,8 +385,8 @@ impl State {
         };
     }
 
-    /// Returns the time at which the data was last saved by Redis's measure, seconds since 1970. It is the
-    /// end of the newest checkpoint, or the start, which is as good as a checkpoint.
+    /// Returns the time at which the data was last saved by Redis's measure, seconds since 1970. It is the end
+    /// of the newest checkpoint, or the time of opening if that is later. Opening counts as a checkpoint.
     pub(crate) fn last_save(&self, checkpoint_end_us: u64) -> u64 {
         self.opened_at.max(checkpoint_end_us / 1_000_000)
     }
@@ -430,7 +430,7 @@ impl State {
         );
     }
 
-    /// Adapts all that is derived from the options after they have changed.
+    /// Recomputes everything that is derived from the options, after the options have changed.
     pub(crate) fn options_changed(&mut self) {
         self.notify = notify_classes(&self.options);
         self.packing = self.options.packed.packing();
@@ -468,7 +468,7 @@ impl State {
         }
     }
 
-    /// Makes the loop look after a connection that another connection's command has written to.
+    /// Makes the loop flush a connection that another connection's command has written to.
     pub(crate) fn touch(&mut self, index: usize) {
         self.touched.push(index);
     }
@@ -479,7 +479,7 @@ impl State {
         (self.tls.as_ref(), certified)
     }
 
-    /// Returns the log's line about the data that a restart brings back after the database has stopped.
+    /// Returns the log line for a server whose database has stopped: whether a restart brings back the data.
     pub(crate) fn last_words(&self) -> &'static str {
         let stopped = self.db().and_then(|db| db.check().err());
         match stopped.is_some_and(|error| error.is_fenced()) {
@@ -488,8 +488,8 @@ impl State {
         }
     }
 
-    /// Reads the certificates that `options` name, for the connections to come. Existing connections keep
-    /// theirs.
+    /// Reads the certificates that `options` name, for future connections. Existing connections keep the
+    /// certificates that they have.
     pub(crate) fn load_tls(&mut self, options: &ServerOptions) -> Result<(), String> {
         if !options.tls_listen.is_empty() {
             self.tls = Some(options.tls_files().server_config()?);

@@ -1,7 +1,7 @@
 //! The counters of each command: its runs, refusals, failures and durations. Also the counters of error
 //! replies by their codes.
 //!
-//! Commands are counted by their place in the lookup, their second words by place and word.
+//! A command is counted by its slot in the lookup, a command with a second word by slot and word.
 
 use crate::command::Command;
 use crate::command::lookup::{Lookup, SLOTS};
@@ -37,7 +37,7 @@ pub(crate) struct Counted {
 }
 
 impl Counted {
-    /// Returns the counter of a command found in a slot of the lookup, with its arguments.
+    /// Returns the counter for a command that was found in a slot of the lookup and has these arguments.
     pub(crate) fn new(slot: usize, command: &Command, args: &Args<'_>) -> Self {
         let word = command.word_at(args);
         debug_assert!(slot < SLOTS, "a command has a slot");
@@ -58,7 +58,7 @@ impl CommandStats {
         }
     }
 
-    /// Counts a run, and an error if its reply, which begins with these bytes, is one.
+    /// Counts a run. Counts an error too if the reply, which begins with these bytes, is an error.
     pub(crate) fn ran(&mut self, counted: Counted, took: Duration, reply: &[u8], times: bool) {
         let figures = self.figures(counted);
         figures.ran(took, times);

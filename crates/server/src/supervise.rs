@@ -1,8 +1,8 @@
-//! Reports to the service manager. They inform systemd that the server serves, how far a restart is, that
-//! the server ends, and, if requested, that the loop still turns.
+//! Reports to the service manager. They inform systemd that the server serves, how far loading is, and that the
+//! server ends. If systemd requests it, they also say that the loop still runs.
 //!
-//! Only a server that runs as a separate process reports ([`crate::serve`]). A server within another
-//! program leaves that to the program.
+//! Only a server that runs as a separate process reports ([`crate::serve`]). A server within another program
+//! leaves the reports to that program.
 
 use crate::loading;
 use crate::state::{Stage, State};
@@ -16,7 +16,7 @@ const SERVING: &str = "Serving";
 /// The service manager.
 #[derive(Debug)]
 pub(crate) struct Supervisor {
-    /// The time between two signs of life that the watchdog requests. `None`: it requests none.
+    /// The time between two signs of life for the watchdog. `None`: systemd requests no signs of life.
     watchdog: Option<Duration>,
     heard: Option<Instant>,
     said: String,
@@ -28,7 +28,7 @@ impl Supervisor {
     pub(crate) fn from_environment() -> Option<Supervisor> {
         std::env::var_os("NOTIFY_SOCKET")?;
         Some(Supervisor {
-            // It is half the time, as the manual demands.
+            // As the manual of systemd demands, the server reports after half of the watchdog's limit.
             watchdog: sd_notify::watchdog_enabled().map(|limit| limit / 2),
             heard: None,
             said: String::new(),
@@ -42,15 +42,15 @@ impl Supervisor {
         }
         let mut message = first.to_vec();
         message.push(NotifyState::Status(&status));
-        // A manager that reads nothing now gets the report with the next tick. If it is gone, that is no
-        // reason to stop.
+        // If the manager's socket is full, the next tick sends the report again. If the manager is gone, the
+        // server continues without it.
         let sent = perdura_logging::notify(&message);
         if !sent.is_err_and(|error| error.kind() == ErrorKind::WouldBlock) {
             self.said = status;
         }
     }
 
-    /// Reports the state of the server. The loop calls it regularly.
+    /// Reports the state of the server. The loop calls this regularly.
     fn tick(&mut self, state: &State) {
         let now = state.now;
         if let Some(every) = self.watchdog
@@ -83,7 +83,7 @@ impl State {
         }
     }
 
-    /// Reports to it that the server ends, with a status.
+    /// Reports to the service manager that the server ends, with a status.
     pub(crate) fn tell_supervisor_of_the_end(&mut self, status: String) {
         if let Some(supervisor) = &mut self.supervisor {
             supervisor.tell(status, &[NotifyState::Stopping]);

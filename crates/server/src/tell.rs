@@ -44,8 +44,8 @@ struct Published<'a> {
     text: &'a [u8],
 }
 
-/// The client whose command runs, with the messages of the command to this client. Its connection is in
-/// use, so they are stored here until the reply is complete.
+/// The client whose command runs, with the messages of the command to this client. Its connection is in use, so
+/// the messages are stored here until the reply is complete.
 #[derive(Debug)]
 pub(crate) struct Running {
     seat: Seat,
@@ -63,14 +63,14 @@ impl Running {
 }
 
 impl Message {
-    /// Returns the number of clients that will get it.
+    /// Returns the number of clients that will get the message.
     pub(crate) fn count(&self) -> u64 {
         self.audience.count()
     }
 }
 
 impl State {
-    /// Returns whether a client needs reports of changed keys.
+    /// Returns whether any client needs reports of changed keys.
     pub(crate) fn interest(&self) -> bool {
         let waits = !self.blocking.is_empty() || !self.jobs.is_empty();
         let tracks = !self.tracking.is_empty();
@@ -81,8 +81,8 @@ impl State {
         notify::active(self.notify) && !self.topics.is_silent()
     }
 
-    /// Returns the published classes of events that commands do not report themselves: keys that appear,
-    /// and keys that are not there.
+    /// Returns the published classes of events that commands do not report themselves: a key is new, and a
+    /// looked-up key does not exist.
     pub(crate) fn notices(&self) -> u16 {
         match self.notify & (notify::class::NEW | notify::class::MISS) {
             0 => 0,
@@ -117,8 +117,8 @@ impl State {
         }
     }
 
-    /// Informs observers of keys that were removed because their time was over. For WATCH they were gone
-    /// before. The caller serves the clients that waited.
+    /// Informs observers of keys that were removed because they had expired. Watchers are not informed: for
+    /// WATCH the keys were gone when they expired. The caller serves the clients that waited for the keys.
     pub(crate) fn tell_expired(&mut self, keys: Vec<(u8, Vec<u8>)>, epoch: Epoch) {
         let publishes = self.notify & notify::class::EXPIRED != 0 && self.publishes_events();
         for (database, key) in keys {
@@ -140,7 +140,8 @@ impl State {
         publishes || !self.tracking.is_empty() || self.blocking.any_ends()
     }
 
-    /// Sends a message to all clients that listen to a channel, by its name or by a pattern. Returns their number.
+    /// Sends a message to all clients that are subscribed to a channel, by its name or by a pattern. Returns
+    /// the number of these clients.
     pub(crate) fn publish(
         &mut self,
         topic: Topic,
@@ -159,7 +160,8 @@ impl State {
         count
     }
 
-    /// Returns a message to the present listeners, which a MULTI block sends when it commits.
+    /// Returns a message that a MULTI block sends when it commits. It goes to the clients that are subscribed
+    /// now.
     pub(crate) fn message(&self, topic: Topic, channel: &[u8], text: &[u8]) -> Message {
         Message {
             topic,
@@ -225,11 +227,12 @@ impl State {
         self.append(seat, write, epoch);
     }
 
-    /// Appends a message to a client's replies, if the client is still there. The running client gets it
-    /// from [`State::running`].
+    /// Appends a message to a client's replies, if the client is still there. A message to the running client
+    /// is added to [`State::running`].
     pub(crate) fn append(&mut self, seat: Seat, write: impl Fn(&mut Out<'_>), epoch: Epoch) {
         if self.running.seat == seat {
-            // The stored messages will disconnect the client as soon as they are appended.
+            // The messages stored so far exceed the limit: the client is disconnected as soon as they are
+            // appended. So no more are stored.
             if self.running.messages.len() >= self.own_bytes_max() {
                 return;
             }
@@ -251,7 +254,8 @@ impl State {
         self.connections.put(seat.index, connection);
     }
 
-    /// Notes that a client's command begins to run. The messages of the command before have been appended.
+    /// Notes that a client's command begins to run. The messages of the previous command must have been
+    /// appended.
     #[inline]
     pub(crate) fn begin_running(&mut self, seat: Seat, resp3: bool) {
         debug_assert!(
@@ -267,18 +271,18 @@ impl State {
         self.running.seat
     }
 
-    /// Returns whether that client speaks RESP3.
+    /// Returns whether the client whose command runs speaks RESP3.
     pub(crate) fn running_resp3(&self) -> bool {
         self.running.resp3
     }
 
-    /// Notes that the command has ended. Messages to its client go to its connection again.
+    /// Notes that the command has ended. From now on messages to its client go directly to the connection.
     #[inline]
     pub(crate) fn end_running(&mut self) {
         self.running.seat = Seat::NOBODY;
     }
 
-    /// Appends the messages that the running client has sent itself.
+    /// Appends the messages that the running client's command has sent to the same client.
     #[inline]
     pub(crate) fn append_own(&mut self, to: &mut Vec<u8>) {
         if !self.running.messages.is_empty() {
@@ -286,8 +290,8 @@ impl State {
         }
     }
 
-    /// Seals the messages to the running client behind its reply. Like every message they wait for all
-    /// writes before them.
+    /// Seals the messages to the running client behind its reply. Like every message, these messages wait until
+    /// all earlier writes are durable.
     #[inline]
     pub(crate) fn seal_own(&mut self, session: &mut Session, replies: &mut Replies) {
         if !self.running.messages.is_empty() {
@@ -296,7 +300,7 @@ impl State {
         }
     }
 
-    /// Returns the bytes of messages that are too many for listeners and for monitors.
+    /// Returns the number of bytes of messages at which a subscriber or a monitor is disconnected.
     fn own_bytes_max(&self) -> usize {
         match self.options.output_limits.pubsub.hard_bytes {
             0 => usize::MAX,

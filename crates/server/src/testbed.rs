@@ -32,7 +32,7 @@ impl Testbed {
         }
     }
 
-    /// Returns the way to the loop.
+    /// Returns the sender of messages to the loop.
     pub(crate) fn control(&self) -> Control {
         self.control.clone()
     }

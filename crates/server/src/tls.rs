@@ -1,23 +1,24 @@
 //! TLS on the loop's sockets, by `rustls`.
 //!
-//! A session of `rustls` does no I/O: it turns bytes of the socket into text, and the other way round. So a TLS
-//! connection is one more kind of stream under the edge-triggered loop, and the code above it sees no
-//! difference. Two things differ from a bare socket:
+//! A session of `rustls` does no I/O: it decrypts the socket's bytes to text, and encrypts text to bytes. So
+//! for the edge-triggered loop a TLS connection is one more kind of stream. Two things differ from a bare
+//! socket:
 //!
 //! * A short read does not mean that the socket is empty: the bytes of one read may decrypt to nothing, or to
 //!   less. The loop therefore reads until the session reports that nothing is left.
-//! * Accepted text may still lie encrypted in the session. [`Write::flush`] pushes it, and answers `WouldBlock`
-//!   while some is left.
+//! * Accepted text may still lie encrypted in the session. [`Write::flush`] sends it to the socket, and returns
+//!   `WouldBlock` while some is left.
 //!
 //! # Handshakes
-//! The loop only moves the bytes of a handshake. Threads process them ([`pool`]): [`TlsStream::take_step`]
-//! hands over the session and [`TlsStream::put_back`] returns it. In the meantime a read answers `WouldBlock`.
+//! The loop only moves the bytes of a handshake. Other threads process them ([`pool`]):
+//! [`TlsStream::take_step`] hands over the session and [`TlsStream::put_back`] returns it. While the threads
+//! have the session, a read returns `WouldBlock`.
 //!
 //! # What a stranger can cost
 //! A handshake must end within [`HANDSHAKE`] and within [`HANDSHAKE_BYTES_MAX`] received bytes
-//! ([`CERTIFIED_BYTES_MAX`] if clients show certificates). The loop closes a connection that takes longer. No
-//! tickets and no sessions are stored for a client that may come back. One call reads the socket at most
-//! [`READS_MAX`] times, so that records without text do not delay other clients.
+//! ([`CERTIFIED_BYTES_MAX`] if clients show certificates). The loop closes a connection that exceeds either
+//! limit. No tickets and no sessions are stored for clients that may connect again. One call reads the socket
+//! at most [`READS_MAX`] times, so that a client that sends records without text does not delay other clients.
 //!
 //! # What is absent
 //! Resumption: clients of a database keep their connections, and a cache is memory that strangers could fill.
@@ -39,24 +40,24 @@ use std::time::Duration;
 
 /// The most bytes of a file of certificates or a key.
 const PEM_BYTES_MAX: usize = 16 << 20;
-/// The longest handshake.
+/// The longest time that a handshake may take.
 pub(crate) const HANDSHAKE: Duration = Duration::from_secs(10);
 /// The most bytes that a client may send before its handshake is done.
 const HANDSHAKE_BYTES_MAX: usize = 16 * 1024;
 /// The most bytes that a client may send before its handshake is done, if clients send a chain of certificates.
 const CERTIFIED_BYTES_MAX: usize = 64 * 1024;
-/// The most text that a session holds encrypted, bytes.
+/// The most text that a session has encrypted and not sent, bytes.
 const BUFFER_BYTES_MAX: usize = 64 * 1024;
 /// The most reads of the socket in one call.
 const READS_MAX: usize = 16;
 
-/// The rule by which clients show certificates.
+/// The rule that says which clients must show certificates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum TlsAuthClients {
-    /// Clients are not asked for a certificate.
+    /// The server requests no certificates from clients.
     #[default]
     No,
-    /// A client may show none, but a shown certificate must be valid.
+    /// A client may connect without a certificate. If it shows one, the certificate must be valid.
     Optional,
     /// A client without a certificate is refused.
     Yes,
@@ -65,13 +66,13 @@ pub enum TlsAuthClients {
 /// The files for TLS, as the settings name them.
 #[derive(Debug, Clone, Default)]
 pub struct TlsFiles {
-    /// The certificate and those between it and the root, PEM.
+    /// The certificate and the intermediate certificates up to the root, PEM.
     pub cert: Option<PathBuf>,
-    /// Its private key, PEM.
+    /// The private key of the certificate, PEM.
     pub key: Option<PathBuf>,
     /// The roots that the other side's certificates must come from, PEM.
     pub ca_cert: Option<PathBuf>,
-    /// The rule by which clients show certificates.
+    /// The rule that says which clients must show certificates.
     pub auth_clients: TlsAuthClients,
 }
 
@@ -116,8 +117,8 @@ impl TlsFiles {
         Ok(Arc::new(config))
     }
 
-    /// Returns the configuration for connections to other servers. Their certificates must come from the
-    /// roots. They are shown the certificate, if there is one.
+    /// Returns the configuration for connections to other servers. The other servers' certificates must come
+    /// from the roots in `ca_cert`. If `cert` is set, this side shows that certificate.
     ///
     /// # Errors
     /// The mistake in the files, with the file's name.
@@ -243,13 +244,13 @@ impl TlsStream {
         self.stopped_early
     }
 
-    /// Returns whether encrypted bytes wait for the socket.
+    /// Returns whether encrypted bytes still wait to be sent.
     pub(crate) fn pending(&self) -> bool {
         let session = self.session.as_ref();
         session.is_some_and(|session| session.wants_write())
     }
 
-    /// Announces the end of the stream, as far as the socket takes it now.
+    /// Announces the end of the stream, if the socket has room for that now.
     pub(crate) fn farewell(&mut self) {
         if let Some(session) = self.session.as_mut().filter(|one| !one.is_handshaking()) {
             session.send_close_notify();
@@ -271,11 +272,11 @@ impl TlsStream {
         Ok(())
     }
 
-    /// Reads bytes of an established session from the socket. Returns `false` at their end.
+    /// Reads bytes of an established session from the socket. Returns `false` at the end of the stream.
     fn pull(&mut self, session: &mut ServerConnection) -> io::Result<bool> {
         let read = session.read_tls(&mut self.socket)?;
         if let Err(error) = session.process_new_packets() {
-            // This sends the alert with the reason. The peer may not take it.
+            // This sends the alert with the reason. It does not matter if that fails.
             let _ = session.write_tls(&mut self.socket);
             return Err(io::Error::new(ErrorKind::InvalidData, error));
         }
@@ -286,7 +287,8 @@ impl TlsStream {
         for _ in 0..READS_MAX {
             match session.reader().read(buf) {
                 Err(e) if e.kind() == ErrorKind::WouldBlock => {}
-                // Requests mark their own end, so an end without a farewell is as good as one with it.
+                // Requests mark their own end, so the end of the stream counts even if the client has not
+                // announced it.
                 Err(e) if e.kind() == ErrorKind::UnexpectedEof => return Ok(0),
                 other => return other,
             }
@@ -301,7 +303,8 @@ impl TlsStream {
         Err(ErrorKind::WouldBlock.into())
     }
 
-    /// Reads bytes of the handshake from the socket, for the threads. Returns 0 at their end.
+    /// Reads bytes of the handshake from the socket, for the threads. Returns the number of bytes, 0 at the end
+    /// of the stream.
     fn pull_handshake(&mut self) -> io::Result<usize> {
         let Some(session) = self.session.as_mut().filter(|_| !self.due) else {
             return Err(ErrorKind::WouldBlock.into());

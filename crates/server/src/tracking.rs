@@ -1,18 +1,18 @@
 //! Client-side caches: a client that has read a key is informed when the key changes.
 //!
-//! A client says CLIENT TRACKING ON. From then on the [`table`] notes the keys that its commands read. The
-//! next change of such a key is reported once. The client reads the key again if it wants further reports.
-//! A client in mode BCAST names prefixes instead. It gets a report of every change of a key that begins
-//! with one of them, and its reads are not noted.
+//! After a client has sent CLIENT TRACKING ON, the [`table`] notes the keys that its commands read. Only the
+//! next change of such a key is reported. The client reads the key again if it wants further reports. A client
+//! in mode BCAST names prefixes instead. Such a client gets a report of every change of a key that begins with
+//! one of its prefixes, and its reads are not noted.
 //!
-//! An *invalidation* is a message that its client has not requested. It enters the queue of its client's
-//! replies with the epoch of the write that it reports. So it leaves when that write is durable, like every
-//! reply that shows the write to others. An invalidation that only makes room in the table waits for no
-//! write.
+//! An *invalidation* is a message that its client has not requested. An invalidation enters the queue of its
+//! client's replies with the epoch of the write that it reports. So it leaves when that write is durable, like
+//! every reply that shows the write. If a key is only removed from the full table, its invalidation waits for
+//! no write.
 //!
-//! Access control filters invalidations when they are sent. A client gets no report of a key outside its
-//! user's rules, and in mode BCAST only of keys that the user may read. Redis 7.0 sends all of them. With
-//! REDIRECT, the rules of the client that tracks decide, not those of the receiver.
+//! Access control filters invalidations when they are sent. A client gets no report of a key outside its user's
+//! rules, and in mode BCAST it gets reports only of keys that the user may read. Redis 7.0 sends all
+//! invalidations. With REDIRECT, the rules of the client that tracks decide, not those of the receiver.
 //!
 //! The keys that a block of MULTI has read are noted before its changes are reported. So its client gets a
 //! report of a key that it has first read and then written.
@@ -33,33 +33,33 @@ use table::Table;
 
 /// The channel of invalidations for a client that speaks RESP2.
 const CHANNEL: &[u8] = b"__redis__:invalidate";
-/// The access to a key that a client needs to get reports of its changes, if it has named the key: any, as
-/// with WATCH.
+/// The access to a key that a client needs to get reports of its changes, if the client has read the key: any
+/// access, as with WATCH.
 const HAVE: Access = Access {
     read: false,
     write: false,
 };
-/// The access to a key that a client needs if it has named a prefix. It learns names of keys, so its user
-/// must be allowed to read them.
+/// The access to a key that a client needs to get reports of its changes, if the client has named a prefix.
+/// Such reports reveal names of keys, so the user must be allowed to read them.
 const READ: Access = Access {
     read: true,
     write: false,
 };
-/// The most keys that a command forgets in excess of those that it notes, while the table is over its
-/// limit.
+/// While the table is over its limit, a command that notes keys removes others: at most as many as it notes
+/// plus this number.
 const FORGOTTEN_AT_ONCE: usize = 100;
 
 /// The reads of a client that are noted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Reads {
-    /// None: the client does not track keys, or tracks prefixes.
+    /// No reads: the client does not track keys, or tracks prefixes.
     #[default]
     None,
-    /// All.
+    /// All reads.
     All,
-    /// Those behind CLIENT CACHING YES.
+    /// Only the reads behind CLIENT CACHING YES.
     OptIn,
-    /// All but those behind CLIENT CACHING NO.
+    /// All reads except those behind CLIENT CACHING NO.
     OptOut,
 }
 
@@ -69,7 +69,7 @@ pub(crate) struct Tracker {
     seat: Seat,
     /// The client that gets the reports instead. `None`: this client gets them itself.
     pub redirect: Option<Seat>,
-    /// True if `redirect` was gone when a report was due.
+    /// True if the client `redirect` was gone when a report was due.
     pub broken: bool,
     /// True if the client's own changes are not reported to it.
     pub noloop: bool,
@@ -116,7 +116,7 @@ impl Tracking {
         self.clients.is_empty()
     }
 
-    /// Returns the number of clients, of keys, of readers of keys, and of prefixes.
+    /// Returns four numbers: clients that track, keys, pairs of a key and its reader, and prefixes.
     pub(crate) fn counts(&self) -> [usize; 4] {
         let (keys, items) = (self.table.keys(), self.table.items());
         [self.clients.len(), keys, items, self.prefixes.len()]
@@ -127,7 +127,8 @@ impl Tracking {
         self.clients.get(&id)
     }
 
-    /// Returns the client that gets this client's reports: 0 without REDIRECT, -1 without tracking.
+    /// Returns the id of the client that gets this client's reports. 0: there is no REDIRECT. -1: the client
+    /// does not track.
     pub(crate) fn redirection(&self, id: u64) -> i64 {
         let tracker = self.clients.get(&id);
         tracker.map_or(-1, |tracker| {
@@ -136,8 +137,8 @@ impl Tracking {
         })
     }
 
-    /// Begins to report changes to a client, or changes the way in which they are reported. The wanted
-    /// prefixes are added to those that the client has.
+    /// Begins to report changes to a client, or changes how they are reported. The wanted prefixes are added to
+    /// the prefixes that the client already tracks.
     pub(crate) fn add(&mut self, session: &mut Session, wanted: &Wanted<'_>) {
         let seat = session.seat;
         session.reads = match wanted.reads {
@@ -200,7 +201,7 @@ impl Tracking {
 }
 
 impl Session {
-    /// Returns whether the keys that its commands read now are noted.
+    /// Returns whether the keys that this client's next command reads are noted.
     #[inline]
     pub(crate) fn tracks_reads(&self) -> bool {
         match self.reads {
@@ -211,7 +212,7 @@ impl Session {
         }
     }
 
-    /// Notes that a command has run: CLIENT CACHING applies only to the next one, or to the next block of
+    /// Notes that a command has run: CLIENT CACHING applies only to the next command, or to the next block of
     /// MULTI.
     #[inline]
     pub(crate) fn end_caching(&mut self, command: &Command) {
@@ -222,8 +223,8 @@ impl Session {
 }
 
 impl State {
-    /// Notes the keys that a command has read, if its client tracks reads. For a script, as in Redis 7.0,
-    /// those are the keys that its caller names.
+    /// Notes the keys that a command has read, if its client tracks reads. For a script, these are the keys
+    /// that its caller names, as in Redis 7.0.
     #[inline]
     pub(crate) fn note_reads(&mut self, session: &Session, command: &Command, args: &Args<'_>) {
         let reads = command.flags & (flag::READ | flag::SCRIPTS) != 0;
@@ -266,7 +267,7 @@ impl State {
         }
     }
 
-    /// Informs the readers of a key that it is no longer what they have read.
+    /// Informs the clients that have read a key that it has changed.
     fn tell_readers(&mut self, key: &[u8], writer: Seat, epoch: Epoch) {
         for reader in self.tracking.table.take(key) {
             let tracker = self.tracking.clients.get(&reader.id);
@@ -323,8 +324,8 @@ impl State {
         }
     }
 
-    /// Returns whether the rules of a client's user let it get reports of a key. The running client gets
-    /// reports only of the changes that its command has made.
+    /// Returns whether the rules of a client's user let it get reports of a key. The rules of the running
+    /// client are not checked here, because it gets reports only of the changes that its command has made.
     fn may_hear(&self, seat: Seat, key: &[u8], wanted: Access) -> bool {
         let connection = self.connections.get(seat.index);
         let session = connection.map(|other| &other.session);
@@ -340,9 +341,9 @@ impl State {
         waits || self.running_seat() == seat
     }
 
-    /// Sends the invalidation of some keys on behalf of a client; `keys` is `None` for all keys. The
-    /// receiver is the client itself, or the one that it names. A receiver that speaks RESP2 gets it only
-    /// if it is named by another client and is subscribed.
+    /// Sends an invalidation of `keys`, or of all keys if it is `None`, for the tracking client `id`. The
+    /// receiver is that client itself, or the client of its REDIRECT. A receiver that speaks RESP2 gets the
+    /// invalidation only through a REDIRECT, and only if it is subscribed.
     fn invalidate(&mut self, id: u64, keys: Option<&[&[u8]]>, epoch: Epoch) {
         let Some(tracker) = self.tracking.clients.get(&id) else {
             return;

@@ -1,11 +1,12 @@
 //! The keys that clients watch, with the number of changes of each.
 //!
-//! A watched key has a count of changes that exists as long as a client watches it. WATCH notes the count, and EXEC
-//! compares it. So a change costs one lookup, however many clients watch the key, and no client has to be found, not
-//! even the running one.
+//! A watched key has a count of changes that exists as long as a client watches it. WATCH notes the count, and
+//! EXEC compares it. So a change costs one lookup, however many clients watch the key. The clients themselves
+//! are not accessed.
 //!
-//! No command changes a key that expires. WATCH therefore notes its deadline, too. A later change of the deadline is
-//! a change of the key. So at EXEC either the noted deadline still applies, or the count has changed.
+//! Expiry is not a change by a command, so it does not raise the count. WATCH therefore notes the key's
+//! deadline too. A later change of the deadline counts as a change of the key. So at EXEC either the noted
+//! deadline still applies, or the count has changed.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -39,7 +40,7 @@ impl Watches {
         self.keys.is_empty()
     }
 
-    /// Makes a client watch a key, unless it does already.
+    /// Makes a client watch a key, unless the client already watches it.
     pub(crate) fn add(&mut self, own: &mut Own, database: u8, key: &[u8], expiry_ms: Option<u64>) {
         let Entry::Vacant(vacant) = own.entry((database, key.into())) else {
             return;

@@ -1,6 +1,6 @@
 //! Tests of the server over real sockets, against the replies of Redis 7.0.
 //!
-//! The client below uses none of the server's code: it writes bytes and reads replies.
+//! The client in `redis/client.rs` uses none of the server's code: it writes bytes and reads replies.
 
 mod redis {
     pub mod acl;

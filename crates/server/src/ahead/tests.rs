@@ -1,5 +1,6 @@
-//! A test that no client can see whether the server looks ahead or reads early. The same pipelines are run with and
-//! without them, over copies of one database. The replies, the counters and the bytes of the log must be equal.
+//! A test that no client can see whether the server looks ahead or reads early. The same pipelines run plainly,
+//! with looking ahead, and with early reads, each time on a copy of one database. The replies, the counters and
+//! the bytes of the log must be equal.
 //!
 //! `PERDURA_AHEAD_ROUNDS` is the number of pipelines.
 
@@ -30,7 +31,7 @@ struct Seen {
     replies: Vec<Vec<u8>>,
     /// The numbers of commands, errors, hits and misses.
     counted: [u64; 4],
-    /// The groups in the log, in their order.
+    /// The payloads of the groups in the log, in their order.
     log: Vec<Vec<u8>>,
 }
 
@@ -55,7 +56,7 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// Returns the groups in the log of a database that was abandoned.
+/// Returns the payloads of the groups in the log of a database that was closed by `Db::abandon`.
 fn groups(dir: &Path) -> Vec<Vec<u8>> {
     let disk: Arc<dyn Disk> = Arc::new(FileDisk::new(dir).expect("a disk"));
     let anchor = read_anchor(disk.as_ref())
@@ -82,7 +83,8 @@ fn groups(dir: &Path) -> Vec<Vec<u8>> {
 enum Way {
     Plainly,
     LookingAhead,
-    /// It looks ahead, and the sockets of several clients are read before the first of them runs.
+    /// The server looks ahead, and reads the sockets of several clients before it runs the first client's
+    /// requests.
     ReadingEarly,
 }
 
@@ -95,11 +97,12 @@ struct Sockets {
 }
 
 impl Sockets {
-    /// Runs the first pieces, as many of different clients as can be read early together. Returns their number.
+    /// Runs the longest prefix of `pieces` that can be read early as one group: at most one piece of each
+    /// client. Returns the number of pieces that were run.
     fn run(&mut self, state: &mut State, pieces: &[(usize, Vec<u8>)]) -> usize {
         let mut group: Vec<usize> = Vec::new();
         for (client, piece) in pieces {
-            // A connection that is not read early reads in its turn, while the others wait for theirs.
+            // A heavy connection is not read early: it reads when its turn comes.
             let heavy = self.rng.u8(..4) == 0;
             let most = if heavy {
                 self.buffer.len()

@@ -6,10 +6,10 @@
 //! They count as its buffers, whose bounds are `client-query-buffer-limit` for one client and
 //! `maxmemory-clients` for all.
 //!
-//! Three kinds of clients are not read. Strangers may send little before AUTH. Others are to be closed once
-//! they have read their last replies, or wait while another client's request is read. If such a client does
-//! not read either, both sides wait for each other. The loop looks once a second. It disconnects a client
-//! that waits like this at [`LOOKS_MAX`] looks in a row.
+//! The server does not read three kinds of clients. The first are strangers with too many unread replies. The
+//! second are to be closed once they have read their last replies. The third must wait while another client's
+//! request is read. If such a client does not read its replies either, both sides wait for each other. The loop
+//! looks once a second. It disconnects a client that waits like this at [`LOOKS_MAX`] looks in a row.
 
 use std::io::{self, ErrorKind};
 
@@ -23,12 +23,12 @@ use crate::state::State;
 pub(crate) const LOOKS_MAX: u32 = 27;
 
 impl Connection {
-    /// Returns whether requests that may not run now are stored.
+    /// Returns whether this client's requests are read and stored while they may not run.
     pub(super) fn keeps_requests(&self) -> bool {
         self.session.authenticated && !self.closing && !self.doomed && !self.ended
     }
 
-    /// Returns whether its requests wait until it has read replies.
+    /// Returns whether its requests wait only because it has left replies unread.
     pub(crate) fn is_choked(&self, state: &State) -> bool {
         let waits = self.blocked || self.postponed || self.closing;
         !waits && !self.open(state)
@@ -66,7 +66,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Disconnects a client whose waiting requests take more than one client may have.
+    /// Disconnects a client whose waiting requests take more memory than one client is allowed.
     #[cold]
     pub(super) fn end_backlog(&mut self, state: &mut State) {
         let (who, bytes) = (self.session.who(), self.input.len());
@@ -80,8 +80,8 @@ impl Connection {
         self.unaccount(state);
     }
 
-    /// Notes one look of the loop. Returns whether the client and the server have waited for each other for
-    /// too long: the client does not take the replies, and the server does not read the client.
+    /// Counts one look of the loop at this client. Returns whether the client and the server have waited for
+    /// each other for too long: the client does not take the replies, and the server does not read the client.
     pub(crate) fn is_stuck(&mut self, state: &State) -> bool {
         let unread = self.readable && !self.ready(state);
         match self.full && (self.closing || self.ended || unread) {

@@ -1,9 +1,9 @@
 //! Early reads: a few connections that are ready are read before the first of them runs.
 //!
-//! A client that sends one request at a time gives nothing to look ahead at, but many such clients together
-//! do. Their requests are parsed before the first one runs, and their keys are fetched together (see
-//! [`ahead`](crate::ahead)). Each connection still has its turn in its place, and runs there the bytes that
-//! were read early.
+//! A client that sends one request at a time gives nothing to look ahead at, but many such clients together do.
+//! Their requests are parsed before the first one runs, and their keys are fetched together (see
+//! [`ahead`](crate::ahead)). The order of the connections' turns is unchanged. Each connection runs its early
+//! bytes in its turn.
 //!
 //! # Invariants
 //! * Bytes that were read early lie in a buffer that only early reads use, until the connection's turn.
@@ -58,8 +58,8 @@ impl Early {
     }
 }
 
-/// Reads those connections of a group, whose turns come next, that may be read now. Fetches the keys that
-/// their requests will need.
+/// Reads those connections of `group` that may be read early, and fetches the keys of their requests. The turns
+/// of the group's connections come next.
 pub(crate) fn read_group(state: &mut State, group: &[usize], buffer: &mut EarlyBuffer) {
     debug_assert!(group.len() <= EARLY_READS, "each has its window");
     if group.len() < 2 {
@@ -102,8 +102,8 @@ impl Connection {
         self.early = Some(Early { turn, read });
     }
 
-    /// Returns the request that was read early, if it is a single one. A pipeline is looked at when its
-    /// turn comes.
+    /// Returns the request that was read early, if there is exactly one. The keys of a pipeline are fetched
+    /// when its turn comes.
     fn lone_early<'a>(&'a self, buffer: &'a EarlyBuffer) -> Option<(&'a Session, Args<'a>)> {
         let bytes = self.early.as_ref()?.bytes(buffer);
         if bytes.is_empty() || !self.parser.begins() {
@@ -135,8 +135,8 @@ impl Connection {
         }
     }
 
-    /// Copies the bytes of an early read. An end of the input or an error shows again when the socket is
-    /// read again.
+    /// Copies the bytes of an early read. An end of the input or an error is not kept: the next read of the
+    /// socket reports it again.
     fn keep(&mut self, state: &mut State, early: &Early, buffer: &EarlyBuffer) {
         let bytes = early.bytes(buffer);
         if bytes.is_empty() {
@@ -163,7 +163,7 @@ mod tests {
     use crate::state::Stage;
     use crate::testbed::{self, Testbed};
 
-    /// After a client has ended another one, nothing runs of the bytes that were read early from the ended one.
+    /// Bytes that were read early from a client do not run if another client disconnects it in an earlier turn.
     #[test]
     fn what_was_read_early_does_not_run_when_an_earlier_turn_forbids_it() {
         let dir = tempfile::tempdir().expect("a directory");

@@ -1,15 +1,15 @@
 //! Bytes that a client has sent and that are not run yet.
 //!
-//! They are the start of an unfinished request, or whole requests whose turn has not come. Such a client leaves
-//! its replies unread, or waits for another client or for the log.
+//! They are the start of an unfinished request, or whole requests that may not run yet. A request may not run
+//! while its client leaves replies unread, or waits for another client or for the log.
 //!
 //! Invariant: `begin <= bytes.len()`, and `begin` is 0 if nothing is left.
 
-/// A buffer whose front is consumed without moving what follows each time.
+/// A buffer whose bytes are consumed from the front, without moving the remaining bytes each time.
 #[derive(Debug, Default)]
 pub(crate) struct Input {
     bytes: Vec<u8>,
-    /// The place of the first byte that is left.
+    /// The index of the first byte that has not been consumed.
     begin: usize,
 }
 
@@ -32,12 +32,13 @@ impl Input {
         self.bytes.is_empty()
     }
 
-    /// Returns the bytes that it has from the allocator.
+    /// Returns the number of allocated bytes.
     pub(super) fn capacity(&self) -> usize {
         self.bytes.capacity()
     }
 
-    /// Appends bytes, with room for `wanted` bytes in all if that is more.
+    /// Appends bytes. If the buffer must grow, it gets room for `wanted` bytes in all, or for these bytes if
+    /// they need more.
     pub(super) fn push(&mut self, bytes: &[u8], wanted: usize) {
         let more = bytes.len();
         if self.bytes.capacity() - self.bytes.len() < more {
@@ -52,7 +53,7 @@ impl Input {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// Appends bytes to a buffer that has room for little else.
+    /// Appends bytes, and reserves no room for more.
     pub(super) fn push_exact(&mut self, bytes: &[u8]) {
         self.cut();
         debug_assert_eq!(self.begin, 0, "what was consumed is gone");
@@ -78,8 +79,8 @@ impl Input {
         }
     }
 
-    /// Removes a request from the front and returns it with its place in the returned buffer. The request is
-    /// at `from..to` of the bytes that are left.
+    /// Removes the first `to` of the remaining bytes, which end with a request at `from..to`. Returns a buffer
+    /// that contains the request, and the index at which the request begins in that buffer.
     pub(super) fn split(&mut self, from: usize, to: usize) -> (Vec<u8>, usize) {
         debug_assert!(
             from <= to && to <= self.len(),

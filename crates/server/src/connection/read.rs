@@ -13,8 +13,8 @@ const STRANGER_READ_BYTES: usize = 4 * 1024;
 
 impl Connection {
     pub(super) fn read(&mut self, state: &mut State, buffer: &mut [u8]) -> Result<After, ()> {
-        // The rest of a long request comes in long reads, and whole pipelines come in short ones. So no
-        // client waits for thousands of another client's requests.
+        // The rest of a long request is read in long reads. Pipelines are read in short ones, so that no client
+        // waits for thousands of another client's requests.
         let window = if !self.session.authenticated {
             STRANGER_READ_BYTES.min(buffer.len())
         } else if self.parser.needed() > PIPELINE_BYTES {

@@ -1,12 +1,14 @@
-//! Access control against effects: clients of a user with some keys, and all that they can send.
+//! Tests access control by its effects: clients of a user who may use only some keys send every kind of
+//! request.
 //!
-//! The user may use keys that begin with `a:`, read those of `r:` and write those of `w:`. An administrator fills and
-//! changes keys of all types that the user may not have. The user knows the names of some (`s:`). Of the others not
-//! even the name may show. Requests are templates with options in any number and order, and random ones, alone, in
-//! blocks and in scripts.
+//! The user may use keys that begin with `a:`, read those of `r:` and write those of `w:`. An administrator
+//! fills and changes keys of all types that the user may not access. The user knows the names of the keys that
+//! begin with `s:`. The names of the other keys must stay hidden too. Requests are made from templates with any
+//! number of options in any order, or at random. They are sent alone, in MULTI blocks and in scripts.
 //!
-//! The keys that the user may not write must stay unchanged, and no key may appear outside of `a:` and `w:`. No
-//! reply, push or invalidation contains a hidden value or name. No command accesses a key that it does not declare.
+//! The keys that the user may not write must stay unchanged, and no key may be created outside of `a:` and
+//! `w:`. No reply, push or invalidation contains a hidden value or name. No command accesses a key that it does
+//! not declare.
 //!
 //! `PERDURA_ACL_COMMANDS` is the number of inputs, and `PERDURA_FUZZ_SEED` the seed:
 //!
@@ -36,13 +38,13 @@ const RULES: &str = "on nopass +@all -@admin -@dangerous +sort +sort_ro +restore
 const VALUE: &str = "HiddenValue";
 /// The prefix of keys whose names the user does not know.
 const NAME: &str = "HiddenName";
-/// The beginning of each failure that shows a leak.
+/// The beginning of the message of each failure that is a leak.
 const MARK: &str = "what the user does not have";
 /// The number of inputs between two comparisons of values.
 const COMPARED: u64 = 16;
 /// The number of inputs that a failure shows.
 const SHOWN: usize = 48;
-/// The number of inputs of one server.
+/// The number of inputs that one server gets.
 const INPUTS_PER_SERVER: u64 = 4000;
 /// The administrator's client; the others are the user's.
 const ROOT: usize = 0;
@@ -50,7 +52,8 @@ const ROOT: usize = 0;
 /// The types: strings, lists, hashes, sets, sorted sets, places and streams.
 const TYPES: &[u8] = b"slhezgx";
 
-/// Requests that may name several targets, of which one counts. Each `T` becomes a target, or nothing.
+/// Requests that may name several target keys, of which the command uses one. Each `T` becomes a target, or
+/// nothing.
 const TARGETS: &str = "GEORADIUS K 13.36 38.11 100 km T O T|GEORADIUSBYMEMBER K 1 100 km T T O|SORT K T O T\
     |SORT K O T T|XREADGROUP COUNT 1 GROUP STREAMS STREAMS O STREAMS K K > >";
 
@@ -77,7 +80,7 @@ const OPTIONS: &str = "STORE K|STOREDIST K|STORE STORE|STOREDIST STORE|STORE|COU
     |BLOCK 1|NOACK|GROUP g c|STREAMS K|WEIGHTS 1 2|AGGREGATE MAX|WITHSCORES|KEYS K|GET|EX 10|KEEPTTL|NX|XX\
     |MKSTREAM|SAMPLES N|REV|BYSCORE|nonsense|K";
 
-/// Requests that change the state in which the others run.
+/// Requests that change the state in which later requests run.
 const OFTEN: &str = "MULTI|EXEC|EXEC|DISCARD|HELLO 3|HELLO 3|CLIENT TRACKING ON BCAST|CLIENT TRACKING OFF\
     |CLIENT TRACKING ON|CLIENT TRACKING ON BCAST PREFIX s: PREFIX a: PREFIX H|SELECT 0|SELECT 1|RESET\
     |AUTH default x|CLIENT NO-EVICT on|ACL WHOAMI|ACL LIST|PUBSUB CHANNELS|FUNCTION LIST|INFO|CONFIG GET *\
@@ -101,7 +104,7 @@ struct Limited {
     seen: Vec<Vec<u8>>,
     /// The newest inputs.
     recent: VecDeque<Vec<u8>>,
-    /// The numbers of replies, of denials among them, and of pushes.
+    /// The numbers of replies, of denials among the replies, and of pushes.
     counts: [u64; 3],
 }
 
@@ -137,7 +140,7 @@ fn holds(bytes: &[u8], mark: &str) -> bool {
         .any(|window| window == mark.as_bytes())
 }
 
-/// Returns the requests that make a key of a type.
+/// Returns requests that create `key` with a value of the type `kind`.
 fn filling(key: &str, kind: u8, values: [&str; 3]) -> Vec<String> {
     let [one, two, three] = values;
     let mut lines = vec![format!("DEL {key}")];
@@ -179,7 +182,7 @@ impl Limited {
         list.split('|').nth(at).unwrap_or_default()
     }
 
-    /// Returns a key of a type whose name the user knows.
+    /// Returns the name of a key of this type. The user knows the name.
     fn key(&mut self, kind: u8) -> Vec<u8> {
         let prefix = match self.fuzz.rng.u8(..20) {
             0..11 => "a",
@@ -191,7 +194,7 @@ impl Limited {
         format!("{prefix}:{kind}{}", self.fuzz.rng.u8(..2)).into_bytes()
     }
 
-    /// Appends the words of a template, with its letters replaced.
+    /// Appends the words of a template, with its placeholder letters replaced.
     fn expand(&mut self, template: &str, kind: u8, to: &mut Words) {
         for (at, token) in template.split(' ').enumerate() {
             match token {
@@ -353,10 +356,11 @@ impl Limited {
         let prefix = ["a", "a", "a", "w", "r", "s", NAME][self.fuzz.rng.usize(..7)];
         let is_unfit = matches!(kind, b'x') && matches!(prefix, "r" | "w");
         if is_unfit {
-            // Redis lets XREADGROUP change what may only be read, and XCLAIM read what may only be written.
+            // As in Redis, XREADGROUP changes a key that the user may only read, and XCLAIM reads a key that
+            // the user may only write.
             return;
         }
-        // A change without permission must not become the expected state.
+        // This comes first, so that a forbidden change does not become part of the expected state.
         self.compare(state, around);
         if self.fuzz.rng.u8(..4) == 0 {
             self.root(state, around, "SELECT 1");
@@ -397,7 +401,7 @@ impl Limited {
         self.look(state);
     }
 
-    /// Looks at the replies and pushes of the user's clients.
+    /// Checks the replies and pushes of the user's clients for leaks.
     fn look(&mut self, state: &mut State) {
         for index in 1..CLIENTS {
             let Some(mut connection) = state.connections.take(index) else {
@@ -510,7 +514,7 @@ fn run(seed: u64, inputs: u64) {
          denial, {invalidations} times with an invalidation",
         began.elapsed().as_secs_f64()
     );
-    // If the user is denied everything, or nothing, the test shows nothing.
+    // The test proves something only if some requests are denied and others are not.
     assert!(denials > inputs / 20 && replies > denials + inputs / 20);
     assert!(invalidations > 0);
 }

@@ -1,4 +1,4 @@
-//! Jobs and other clients in turns, without sockets: a test decides when a job takes a step.
+//! Tests of jobs that alternate with other clients, without sockets. A test decides when a job takes a step.
 
 mod behind;
 mod beside;
@@ -13,14 +13,14 @@ use crate::state::{Stage, State};
 use crate::testbed::{self, Testbed};
 use tempfile::TempDir;
 
-/// The number of elements of each collection, and of a step.
+/// `ELEMENTS` is the number of elements of each collection, `STEP` the number that one step processes.
 const ELEMENTS: usize = 300;
 const STEP: u64 = 7;
 const STEPS: Steps = Steps {
     long: STEP,
     elements: STEP,
 };
-/// The client with the long command, and another one.
+/// `READER` is the client with the long command, `WRITER` another client.
 const READER: usize = 0;
 const WRITER: usize = 1;
 
@@ -116,7 +116,7 @@ impl Bed {
         steps
     }
 
-    /// Returns the reply to a line that runs in one round.
+    /// Returns the reply to a line that runs as a whole and not in steps.
     fn at_once(&mut self, line: &str) -> String {
         let before = std::mem::replace(
             &mut self.state.steps,
@@ -268,7 +268,7 @@ fn later_requests_of_the_client_wait_for_its_long_command() {
     let mut all = String::new();
     for _ in 0..2 {
         bed.finish(|_| {});
-        // The loop runs the unread rest.
+        // An empty line makes the connection run the requests that it still holds.
         bed.send(READER, "");
         all += &bed.replies(READER);
     }
@@ -297,7 +297,7 @@ fn a_client_that_leaves_takes_its_job_with_it() {
     bed.state.forget(&mut connection.session);
     assert!(bed.state.watches.is_empty() && bed.state.jobs.is_empty());
     assert_eq!(bed.held(), before);
-    // A client that is closed for another reason is found at the job's next step.
+    // If a client is killed, the job notices that at its next step.
     bed.state.connections.put(READER, connection);
     bed.send(READER, "HGETALL hash");
     let seat = bed

@@ -1,7 +1,7 @@
 //! The changes of the database's state, each reported in the log once, when it happens.
 //!
-//! They are writes refused and resumed, work that fails and works again, the archive away and back, alarms,
-//! and nodes lost and back.
+//! There are four kinds: writes are refused or resume, work fails or works again, the archive or a node is lost
+//! or back, an alarm begins or ends.
 
 use super::EventLoop;
 use crate::alarms::{self, Alarm};
@@ -13,15 +13,16 @@ use tracing::Level;
 pub(crate) struct Conditions {
     /// True if the log has no room.
     log_full: bool,
-    /// True if a write was refused for lack of space since the last look. The state at a look may miss
-    /// that.
+    /// True if a write was refused for lack of space since the last look, even if the log has room again at the
+    /// next look.
     refused: bool,
-    /// The place to which runs go while there is an archive: `none`, `waiting` or `draining`, as in INFO.
+    /// The state of the archive's backlog: `none`, `waiting` or `draining`, as in INFO. Empty if there is no
+    /// archive.
     backlog: String,
     /// The number of runs that wait for the archive.
     runs: u64,
-    /// The number of runs that have waited and have reached the archive. A backlog may be drained between
-    /// two looks.
+    /// The number of runs that have waited and have reached the archive. It shows a backlog that came and went
+    /// between two looks.
     drained: u64,
     /// The alarm about the archive. `None`: there is no alarm.
     alarm: Option<String>,
@@ -50,7 +51,7 @@ impl Conditions {
         self.refused = true;
     }
 
-    /// Takes the present conditions over. Returns the lines about those that have changed.
+    /// Stores the present conditions. Returns log lines about those that have changed.
     fn replace(&mut self, mut now: Conditions) -> Vec<Said> {
         now.log_full |= self.refused;
         let mut lines = Vec::new();
@@ -90,7 +91,8 @@ impl Conditions {
                 _ => {}
             }
         }
-        // The amount that waits for an archive that is away grows, which is no change of state.
+        // While the archive is away, its alarm names the amount that waits. The amount grows, which is no
+        // change of state.
         let of_archive = |alarm: &Option<String>, is_away: bool| alarm.clone().filter(|_| !is_away);
         let before = of_archive(&self.alarm, self.backlog == "waiting");
         let alarm = of_archive(&now.alarm, is_away);
@@ -110,7 +112,7 @@ impl Conditions {
     }
 }
 
-/// Returns a text without its figures. An alarm is another one only if its words differ.
+/// Returns a text without its figures. Two alarms that differ only in figures are the same alarm.
 fn without_numbers(text: &str) -> String {
     text.chars().filter(|c| !c.is_ascii_digit()).collect()
 }
@@ -138,7 +140,7 @@ fn changes_of_alarms(before: &[Alarm], now: &[Alarm]) -> Vec<Said> {
     raised.chain(ended).collect()
 }
 
-/// Returns a text as the beginning of a sentence.
+/// Returns the text with a capital first letter.
 fn capital(text: &str) -> String {
     let mut rest = text.chars();
     let first = rest.next().map(|c| c.to_ascii_uppercase());
@@ -184,8 +186,8 @@ impl EventLoop {
     /// Reports the changes in the view of the log's nodes.
     pub(super) fn tell_views(&self) {
         for line in self.state.db().map(Db::take_views).unwrap_or_default() {
-            // The line reports a node that is back, or else a trouble or a change of the rules of
-            // acknowledgement.
+            // A line with this ending reports a node that is back. Any other line reports a trouble, or a
+            // change of the rules of acknowledgement.
             match line.ends_with("takes blocks") {
                 true => tracing::info!("The log's nodes: {line}"),
                 false => tracing::warn!("The log's nodes: {line}"),

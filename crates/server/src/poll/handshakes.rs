@@ -1,9 +1,9 @@
 //! Connections whose TLS handshake has not ended.
 //!
-//! The loop reads the client's bytes and writes the answers. Threads do the arithmetic in between
-//! ([`crate::tls::pool`]). There are at most [`HANDSHAKES_MAX`] handshakes; further newcomers wait in the
-//! system's queue. If a client has sent nothing to be worked on for [`SLOW`], the one that has been silent
-//! for longest is closed for a newcomer. A handshake that lasts longer than [`HANDSHAKE`] is closed.
+//! The loop reads the client's bytes and writes the answers. Other threads do the cryptography in between
+//! ([`crate::tls::pool`]). There are at most [`HANDSHAKES_MAX`] handshakes; further connections wait in the
+//! system's queue. The oldest handshake that waits for its client is closed for a newcomer if it began at least
+//! [`SLOW`] ago. A handshake that lasts longer than [`HANDSHAKE`] is closed.
 
 use super::{EventLoop, HEAVY_SHARE};
 use crate::connection::Connection;
@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 /// The most handshakes at once.
 const HANDSHAKES_MAX: usize = 1000;
-/// The time of silence after which a client may be closed for another one.
+/// The age from which on a handshake that waits for its client may be closed for a newcomer.
 const SLOW: Duration = Duration::from_secs(1);
 
 /// A connection in its handshake.
@@ -53,7 +53,7 @@ impl Handshakes {
     /// Notes that a client has come.
     ///
     /// # Errors
-    /// No thread can be started that would do its work.
+    /// No thread for handshakes can be started.
     pub(super) fn begin(&mut self, index: usize, id: u64, begun: Instant) -> io::Result<()> {
         self.pool.start()?;
         let away = false;
@@ -88,14 +88,15 @@ impl Handshakes {
         }
     }
 
-    /// Returns the places and ids of the handshakes that have lasted too long.
+    /// Returns the indices and ids of the handshakes that have lasted too long.
     fn late(&self, now: Instant) -> Vec<(usize, u64)> {
         let late = |one: &Handshake| now.saturating_duration_since(one.begun) >= HANDSHAKE;
         let all = self.all.iter().take_while(|(_, one)| late(one));
         all.map(|(id, one)| (one.index, *id)).collect()
     }
 
-    /// Returns the client that has been silent for longest, if a newcomer need not wait for it any longer.
+    /// Returns the index and id of the oldest handshake that waits for its client, if it began at least
+    /// [`SLOW`] ago.
     fn silent(&self, now: Instant) -> Option<(usize, u64)> {
         let (id, one) = self.all.iter().find(|(_, one)| !one.away)?;
         let is_slow = now.saturating_duration_since(one.begun) >= SLOW;
@@ -143,7 +144,7 @@ impl EventLoop {
         if !connection.stream.handshaking() {
             self.handshakes.forget(id);
         }
-        // Bytes that came in the meantime were announced and not read.
+        // Bytes that arrived while the session was with the threads were announced and not read.
         connection.readable = true;
         connection.full = connection.stream.pending();
         if !std::mem::replace(&mut connection.queued, true) {
@@ -152,7 +153,7 @@ impl EventLoop {
         self.state.connections.put(index, connection);
     }
 
-    /// Returns whether another client that speaks TLS may come in. If there are too many, a silent one is closed for it.
+    /// Returns whether another handshake may begin. If there are too many handshakes, closes a slow one first.
     pub(super) fn makes_room_for_handshake(&mut self) -> bool {
         if !self.handshakes.is_full() {
             return true;

@@ -1,4 +1,4 @@
-//! The loop and the log: the replies that may leave, and the times at which the log writes.
+//! The loop's work for the log: it releases replies that may leave, and decides when the log writes.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -17,7 +17,7 @@ const PATIENCE: Duration = Duration::from_micros(1000);
 /// The time for which a busy loop lets clients with pipelines wait before it begins a write that completes
 /// by itself.
 const PATIENCE_WITH_PIPELINES: Duration = Duration::from_micros(250);
-/// The number of requests of each waiting client that make a pipeline.
+/// The loop assumes pipelines if at least this many requests have run for each waiting client.
 const PIPELINE: u64 = 4;
 
 impl EventLoop {
@@ -34,8 +34,8 @@ impl EventLoop {
         Ok(())
     }
 
-    /// Lets replies leave that have become durable while the loop serves others, and has the waiting
-    /// records written.
+    /// Releases replies that have become durable while the loop serves other clients, and makes the log write
+    /// the waiting records.
     pub(super) fn tend_log(&mut self) {
         let Some(db) = self
             .state
@@ -91,11 +91,11 @@ impl EventLoop {
         self.owed_from = self.state.stats.commands;
     }
 
-    /// Has the log written in parallel if the loop is busy and its clients have waited for long. A loop
-    /// with nothing left to run writes the log when it would sleep. If clients send one request at a time,
-    /// there is little to run until they have their replies. The loop will soon be idle then, and writing
-    /// costs least at that time. Pipelines keep it busy, and the kernel writes in parallel without a thread
-    /// to be woken.
+    /// Makes the log write in parallel if the loop is busy and its clients have waited for long. A loop with
+    /// nothing left to run writes the log when it would sleep. If clients send one request at a time, there is
+    /// little to run until they have their replies. The loop will soon be idle then, and writing costs least at
+    /// that time. Pipelines keep the loop busy. Then the kernel writes in parallel, and no thread has to be
+    /// woken.
     pub(super) fn keep_log_going(&mut self) {
         let Some(db) = self.state.db() else {
             return;
@@ -103,7 +103,7 @@ impl EventLoop {
         if !self.waiting.is_empty() {
             if self.log_completes {
                 // Completions are collected first, so that the next write begins before the replies of the
-                // last one leave.
+                // completed write leave.
                 db.collect();
             }
             db.ship();
@@ -146,8 +146,8 @@ impl EventLoop {
         self.disk_waits = disk_waits;
     }
 
-    /// Returns whether clients wait for the log's disk: always, unless those that wait have nodes to wait
-    /// for.
+    /// Returns whether clients wait for the log's disk. False only if the log is mirrored on nodes, no waiting
+    /// reply needs the disk, and no client waits in WAITDUR.
     pub(super) fn needs_disk(&self, db: &Db) -> bool {
         self.disk_waits || !self.state.rung_waits.is_empty() || !db.is_mirrored()
     }

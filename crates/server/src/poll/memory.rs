@@ -1,17 +1,17 @@
 //! The clients' share of memory (`maxmemory-clients`), which is kept inside `maxmemory`.
 //!
-//! If data reaches its limit, writes are refused and no client is disconnected. The share is for all that
-//! clients leave behind: unfinished requests, requests that wait, queued transactions, and replies and
+//! If data reaches its limit, writes are refused and no client is disconnected. The share is for everything
+//! that clients leave in memory: unfinished requests, requests that wait, queued transactions, and replies and
 //! messages that they do not read.
 //!
 //! From three quarters of the share on, clients with large buffers are not read. The only exception is the
-//! client with the largest unfinished request, so that some of many uploads end. It stays chosen until its
-//! request is whole. If it is too slow while others wait, it is disconnected. While no large request is
-//! unfinished, all clients are read until the share is full. Then its largest holder is disconnected.
-//! `CLIENT NO-EVICT ON` spares a client.
+//! client with the largest unfinished request, so that at least one of many uploads finishes. That client stays
+//! chosen until its request is complete. If it is too slow while others wait, it is disconnected. While no
+//! large request is unfinished, all clients are read until the share is full. Then the client with the largest
+//! buffers is disconnected. `CLIENT NO-EVICT ON` spares a client.
 //!
-//! A large request that was read whole and waits for the server frees its memory once it has run. If the
-//! rest of the chosen request does not fit until then, no large request is read.
+//! A large request that was read whole and waits for the server frees its memory once it has run. If the rest
+//! of the chosen request does not fit before that, no large request is read until then.
 
 use super::{EventLoop, TICK};
 use crate::connection::{Connection, HELD_OFF_BYTES};
@@ -20,7 +20,7 @@ use crate::state::State;
 use perdura_base::num::to_u64;
 use std::time::{Duration, Instant};
 
-/// The time that a client which is read while others must wait has for its next [`progress`].
+/// The time within which the chosen client must send its next [`progress`] bytes.
 const STALLED: Duration = Duration::from_secs(1);
 /// The fewest bytes that count as progress.
 const PROGRESS_BYTES_MIN: u64 = 64 << 10;
@@ -35,9 +35,9 @@ fn progress(share: u64) -> u64 {
 #[derive(Debug)]
 pub(super) struct Reader {
     id: u64,
-    /// The bytes that it had sent when its time was last counted from zero.
+    /// The bytes that it had sent when `waited` was last reset.
     received: u64,
-    /// The time for which others have waited for it since.
+    /// The time for which others have waited for it since that reset.
     waited: Duration,
     /// The time of the last look at it.
     seen: Instant,
@@ -56,14 +56,15 @@ impl Reader {
         }
     }
 
-    /// Skips a look at a client that waits for its turn to be read. The bytes that it has sent since the
-    /// last look show only later.
+    /// Skips a look, because the client waits for its turn to be read. Bytes that it has sent since the last
+    /// look are counted only when they are read.
     fn excuse(&mut self, now: Instant) {
         self.seen = now;
     }
 
-    /// Returns whether it has kept others waiting for too long. Bytes count only from the amount that is
-    /// progress: a trickle does not count. A round of the loop that took long is not the client's fault.
+    /// Returns whether the client has kept others waiting for too long. Its time starts anew once it has sent
+    /// [`progress`] bytes; a trickle does not help it. At most two ticks count for one look, because a long
+    /// round of the loop is not the client's fault.
     fn stalls(&mut self, received: u64, share: u64, others_wait: bool, now: Instant) -> bool {
         let since = now.saturating_duration_since(self.seen).min(TICK * 2);
         debug_assert!(received >= self.had, "what a client has sent only grows");
@@ -80,15 +81,15 @@ impl Reader {
 }
 
 impl EventLoop {
-    /// Returns the bytes that clients' buffers take, and those that they may take.
+    /// Returns the bytes that clients' buffers take, and the bytes that they may take.
     fn client_memory(&self) -> Option<(u64, u64)> {
         let share = self.state.client_share?;
         let used = self.state.db()?.memory().get(MemoryUse::Clients);
         Some((used, share))
     }
 
-    /// Disconnects the largest holders while the share is more than full. It is called after each client
-    /// that ran.
+    /// Disconnects the clients with the largest buffers until all buffers fit into the share. The loop calls
+    /// this after each client that ran.
     pub(super) fn keep_share(&mut self) {
         while let Some((used, share)) = self.client_memory()
             && used > share
@@ -106,7 +107,7 @@ impl EventLoop {
         largest.is_some_and(|index| self.evict(index, used, share))
     }
 
-    /// Disconnects a client for the sake of the others.
+    /// Disconnects a client to free its buffers for the others.
     #[cold]
     fn evict(&mut self, index: usize, used: u64, share: u64) -> bool {
         let Some(connection) = self.state.connections.take(index) else {
@@ -123,10 +124,10 @@ impl EventLoop {
         true
     }
 
-    /// Stops reading from clients with large buffers while the share is nearly full, and resumes
-    /// afterwards. The loop calls it once a round.
+    /// Stops reading from clients with large buffers while the share is nearly full, and resumes afterwards.
+    /// The loop calls this once a round.
     pub(super) fn squeeze(&mut self) {
-        // The value is taken in any case: when the limit is lifted, no client may stay unread.
+        // `squeezed` is cleared in any case: when the limit is lifted, no client may stay unread.
         let before = self.state.squeezed.take();
         if let Some((used, share)) = self.client_memory()
             && used > share / 4 * 3
@@ -146,7 +147,7 @@ impl EventLoop {
         }
     }
 
-    /// Returns the place of the client that is read, if it is too slow for those that wait.
+    /// Returns the index of the chosen client if it is too slow while others wait.
     fn stalled(&mut self, share: u64) -> Option<usize> {
         let state = &self.state;
         let all = || state.connections.iter();
@@ -161,8 +162,8 @@ impl EventLoop {
         stalls.then_some(index)
     }
 
-    /// Picks the client that is read although others are not. If it picks one that waits for the server, no
-    /// other client is read.
+    /// Picks the client that is read although others are not. If a complete request must run first, picks the
+    /// client of that request. Then no client with large buffers is read.
     fn choose_reader(&mut self, before: Option<u64>, room: u64) {
         let reader = choose(&self.state, before);
         if let Some(waiting) = awaited(&self.state, reader, room) {
@@ -221,8 +222,8 @@ fn awaited<'a>(state: &'a State, reader: Option<&Connection>, room: u64) -> Opti
 }
 
 /// Picks the client that is read although others are not: the previous one while its request is unfinished,
-/// else the one with the largest unfinished request, if any is large. A client that waits for the server,
-/// or until it has read its replies, has no request to be finished.
+/// else the one with the largest unfinished request, if any is large. A client that waits for the server, or
+/// that must first read its replies, is not picked: its request is not unfinished.
 fn choose(state: &State, before: Option<u64>) -> Option<&Connection> {
     let all = state.connections.iter().map(|(_, c)| c);
     let waits = |c: &Connection| c.postponed || c.blocked || c.is_choked(state);

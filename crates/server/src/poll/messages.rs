@@ -32,17 +32,17 @@ impl EventLoop {
             Message::Opened(Ok(db)) => self.opened(db)?,
             Message::Opened(Err(error)) => return Err(error.into()),
             Message::Stop { checkpoint } => self.stop(Ending::Asked { checkpoint }),
-            // Taking the figures counts the keys of all partitions.
+            // The figures include the keys of all partitions, some of which the command beside the loop holds.
             Message::Figures(sender) if self.state.beside.is_busy() => {
                 self.state.beside.keep_figures(sender);
             }
-            // The thread that asked may have given up.
+            // The thread that requested the figures may have stopped waiting for them.
             Message::Figures(sender) => drop(sender.send(everything(&mut self.state))),
             Message::Proved(proved) => self.state.proved(&proved),
             Message::Expired { keys, epoch } => {
                 self.state.tell_expired(keys, epoch);
-                // The command beside the loop serves them too when it ends, and may hold the latches until
-                // then.
+                // While a command runs beside the loop, clients that wait for these keys are not served: it may
+                // hold the latches. They are served when it lands.
                 if !self.state.beside.is_busy() {
                     serve(&mut self.state);
                 }
@@ -117,7 +117,8 @@ impl EventLoop {
     }
 }
 
-/// Returns the lines about log streams that lie in memory, unless replies do not wait for a disk anyway.
+/// Returns log lines about log streams whose files are in memory. Returns none at the durability `mem`, at
+/// which replies do not wait for a disk.
 fn in_memory_lines(db: &Db, durability: Durability) -> Vec<String> {
     if durability == Durability::Mem {
         return Vec::new();
@@ -134,7 +135,7 @@ fn in_memory_lines(db: &Db, durability: Durability) -> Vec<String> {
     named.map(line).collect()
 }
 
-/// Returns the lines about the way in which the writes of each log stream become durable, with the reason.
+/// Returns a log line for each log stream: the way in which its writes become durable, and the reason.
 fn log_io_lines(db: &Db) -> Vec<String> {
     let ways = db.log_ways();
     let several = ways.len() > 1;

@@ -1,14 +1,14 @@
-//! Room for newcomers: the most clients that may be connected, and the most of them without a password.
+//! Room for newcomers: the limit for all clients, and the limit for clients that have not authenticated.
 //!
 //! A stranger can open connections and say nothing. So if a password is needed, connections that have not
-//! authenticated have their own bound. None of them keeps another client out: the one that has waited
-//! longest is closed.
+//! authenticated have their own bound. They cannot keep a newcomer out: if there is no place, the client that
+//! has waited longest to authenticate is closed.
 
 use super::EventLoop;
 use crate::pubsub::Seat;
 use std::time::{Duration, Instant};
 
-/// The time that a client may take to authenticate, however many others come.
+/// The time after which a client that has not authenticated may be closed for a newcomer.
 const GRACE: Duration = Duration::from_secs(1);
 
 impl EventLoop {
@@ -46,8 +46,8 @@ impl EventLoop {
         });
     }
 
-    /// Closes the client that has waited longest to authenticate and is not being judged. Returns whether there
-    /// was such a client.
+    /// Closes the client that has waited longest to authenticate, for [`GRACE`] at least, and whose password is
+    /// not being checked. Returns whether there was such a client.
     fn close_stranger(&mut self) -> bool {
         let now = Instant::now();
         let connections = &self.state.connections;

@@ -3,8 +3,8 @@
 use super::EventLoop;
 
 impl EventLoop {
-    /// Looks for clients that do not take their replies while the server does not read them. Disconnects
-    /// those that it has met too often in a row. The loop calls it about once a second.
+    /// Looks for clients that do not take their replies while the server does not read them. Disconnects a
+    /// client that was found like this at too many looks in a row. The loop calls this about once a second.
     pub(super) fn end_mutual_waits(&mut self) {
         let mut stuck = Vec::new();
         for at in 0..self.state.connections.places() {

@@ -9,7 +9,7 @@ impl EventLoop {
     /// whether a write of the log has completed.
     pub(super) fn run_ready(&mut self, ready: &[usize]) {
         for group in ready.chunks(EARLY_READS) {
-            // Bytes that are read in a late round would only be copied.
+            // A late round defers its connections, so bytes that are read early would only be copied.
             if self.takes_requests() && !self.is_late() {
                 read_group(&mut self.state, group, &mut self.early);
             }
@@ -20,8 +20,8 @@ impl EventLoop {
         }
     }
 
-    /// Returns whether the round has no time for more turns. The time that a client's requests take shows
-    /// only when they have run. Every connection with its first turn in this round may take long.
+    /// Returns whether the round has no time for more turns. The duration of a turn is known only after it, and
+    /// any connection may take long.
     fn is_late(&self) -> bool {
         self.state.clock > self.state.now + LIGHT_SHARE
     }
@@ -44,9 +44,9 @@ impl EventLoop {
         }
     }
 
-    /// Runs the connections whose last turn took long, and those for which the round had no time, behind
-    /// all others. It runs at least one, and as many as fit into their share of the round: the time that
-    /// the others took, or a little more. The rest is run in the next rounds.
+    /// Runs the connections whose last turn took long, and those for which the round had no time, behind all
+    /// others. It runs at least one, and as many as fit into their share of the round: the time that the other
+    /// connections took, or a little more. The remaining ones run in the next rounds.
     pub(super) fn advance_heavy(&mut self) {
         if self.heavy.is_empty() {
             return;
@@ -61,8 +61,8 @@ impl EventLoop {
         }
     }
 
-    /// Lets commands that run in steps take one step each, as far as that fits into their share of the
-    /// round. The others come first in the next round.
+    /// Lets commands that run in steps take one step each, as far as that fits into their share of the round.
+    /// The remaining commands come first in the next round.
     pub(super) fn advance_jobs(&mut self) {
         if self.state.jobs.is_empty() {
             return;

@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 
 /// The time without a request after which a client's empty buffers are freed.
 const REST_AFTER: Duration = Duration::from_secs(2);
-/// The most newcomers of one listener in a round.
+/// The most connections that are accepted from one listener in a round.
 pub(super) const ACCEPTS_MAX: usize = 32;
-/// The time in a round for newcomers.
+/// The time in a round for accepting connections.
 const ACCEPT_SHARE: Duration = Duration::from_millis(1);
 
 /// The error for clients of other machines while no password is set.
@@ -22,7 +22,7 @@ machines are turned away while the user default needs no password. Set one on th
 ACL SETUSER default >password, or say protected-mode no\r\n";
 
 impl EventLoop {
-    /// Accepts all that wait, if the poller announced any, as far as there is time in the round.
+    /// Accepts the connections that wait, if the poller announced any and as far as there is time in the round.
     pub(super) fn accept(&mut self) {
         self.newcomers_left = false;
         if !std::mem::take(&mut self.accept_pending) {
@@ -34,8 +34,8 @@ impl EventLoop {
         }
     }
 
-    /// Accepts from one listener, at most its share of a round. Connected clients come first, and no
-    /// listener keeps the newcomers of another one waiting.
+    /// Accepts at most [`ACCEPTS_MAX`] connections from one listener. So newcomers do not delay connected
+    /// clients for long, nor the newcomers of other listeners.
     fn accept_from(&mut self, at: usize, begin: Instant) {
         let is_tls = matches!(self.listeners[at], Listener::Tls(_));
         for _ in 0..ACCEPTS_MAX {
@@ -43,7 +43,7 @@ impl EventLoop {
                 break;
             }
             if is_tls && !self.makes_room_for_handshake() {
-                // The end of a handshake wakes the loop, and so does a tick.
+                // The loop tries again at the end of a handshake or at a tick, both of which wake it.
                 self.accept_pending = true;
                 return;
             }
@@ -69,7 +69,8 @@ impl EventLoop {
         (self.accept_pending, self.newcomers_left) = (true, true);
     }
 
-    /// Logs once a second that no connection can be accepted: without descriptors every round fails.
+    /// Logs at most once a second that no connection can be accepted. Without free descriptors every round
+    /// fails.
     fn complain(&mut self, error: &std::io::Error) {
         let now = self.state.now;
         let recently = |at: Instant| now.duration_since(at) < Duration::from_secs(1);
@@ -83,7 +84,7 @@ impl EventLoop {
         if self.state.options.protected_mode && self.state.acl.open() && !stream.is_local() {
             self.state.stats.rejected += 1;
             if !stream.handshaking() {
-                // A courtesy; the peer may not take it.
+                // The error is a courtesy: it does not matter if the write fails.
                 let _ = stream.write(PROTECTED);
             }
             return;
@@ -93,11 +94,12 @@ impl EventLoop {
             if stream.handshaking() {
                 return;
             }
-            // A courtesy; the peer may not take it.
+            // The error is a courtesy: it does not matter if the write fails.
             let _ = stream.write(b"-ERR max number of clients reached\r\n");
             return;
         }
-        // A peer that disappeared without closing is found later, when something is sent to it.
+        // If this fails, a peer that has disappeared without closing is found only when something is sent to
+        // it.
         let _ = stream.keep_alive(self.state.options.tcp_keepalive_seconds);
         let index = self.state.connections.reserve();
         if let Err(e) = stream.register(self.poll.registry(), Token(CONNECTIONS + index)) {
@@ -125,7 +127,7 @@ impl EventLoop {
             .put(index, Box::new(Connection::new(stream, session)));
     }
 
-    /// Looks after the loop every now and then.
+    /// Does the loop's regular upkeep, if a tick is due.
     pub(super) fn tick(&mut self) {
         let now = self.state.now;
         if now.duration_since(self.ticked) < TICK {

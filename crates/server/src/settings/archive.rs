@@ -81,7 +81,7 @@ pub const MOMENTS: Setting = row(
 )
 .default("each");
 
-/// Returns a text that is not blank. `None`: it is blank.
+/// Returns the text. `None`: it is blank.
 fn some(text: &str) -> Option<&str> {
     Some(text).filter(|text| !text.trim().is_empty())
 }

@@ -96,7 +96,7 @@ pub fn effective(settings: &Settings) -> String {
             values.retain(|value| !value.is_empty());
             values.fill(String::from("********"));
         }
-        // A text that is not a value is written as a comment.
+        // A line without a usable value, such as a masked secret, is written as a comment.
         let mute = row.kind == Kind::Secret || (values.is_empty() && !row.many);
         let sign = if mute { "# " } else { "" };
         let words = row.default.filter(|_| source == Source::Default);

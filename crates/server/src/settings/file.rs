@@ -1,8 +1,8 @@
-//! The file of settings: flat TOML, one key for each setting, by the names of the flags or Redis's.
-//! Numbers, `true` and `false` may be written bare. A setting that takes several values is an array.
+//! The file of settings: flat TOML. Its keys are the names of the flags, or Redis's names. Numbers, `true` and
+//! `false` may be written bare. A setting that takes several values is an array.
 //!
 //! CONFIG REWRITE changes only the keys that CONFIG SET has changed, in their places. Comments, order and
-//! everything else stay. The file is replaced as a whole, synced before and after.
+//! everything else stay. The file is replaced as a whole, with a sync before and after the replacement.
 
 use super::{Setting, Settings, Source, fixed, ignored, nearest, redis_conf};
 use crate::engine::{open_regular, read_input};
@@ -19,8 +19,8 @@ const TYPO_DISTANCE_MAX: usize = 4;
 /// Reads a file into `settings`. Returns notes for the operator: the names without effect.
 ///
 /// # Errors
-/// File, line and reason of every mistake, a line each. For a `redis.conf` the error shows its settings in
-/// the form of this server's file.
+/// One line for each mistake: the file, the line in the file and the reason. For a `redis.conf` the error shows
+/// its settings in the form of this server's file.
 pub fn read(path: &Path, settings: &mut Settings) -> Result<Vec<String>, String> {
     let place = path.display();
     let text = read_input(path, FILE_BYTES_MAX).map_err(|error| format!("{place}: {error}"))?;
@@ -103,7 +103,7 @@ pub(super) fn read_key(
     })
 }
 
-/// Returns the texts of a value: one, or those of an array. `None`: the item is not a value.
+/// Returns the text of a single value, or the texts of an array's values. `None`: the item is not a value.
 fn texts(item: &Item) -> Option<Vec<String>> {
     match item.as_value()? {
         Value::Array(values) => values.iter().map(text).collect(),
@@ -124,11 +124,11 @@ fn text(value: &Value) -> Option<String> {
 /// A name and its new values in the file.
 #[derive(Debug)]
 pub struct Change {
-    /// The name of the setting: this server's, or one without effect.
+    /// The name of a setting of this server, or a name without effect.
     pub name: &'static str,
     /// The other names under which the file may have it.
     pub other_names: Vec<&'static str>,
-    /// True if it is an array.
+    /// True if it is written as an array.
     pub many: bool,
     /// Its values.
     pub values: Vec<String>,
@@ -137,9 +137,9 @@ pub struct Change {
 /// Makes changes in a file and leaves everything else unchanged.
 ///
 /// # Errors
-/// The system's error, or the way in which the file has changed since it was read.
+/// The system's error, or the reason why the file is no longer TOML.
 pub fn rewrite(path: &Path, changes: &[Change]) -> io::Result<()> {
-    // A pipe cannot be replaced, and may never end.
+    // Only a regular file is accepted. A pipe cannot be replaced, and reading it may never end.
     let mut text = String::new();
     open_regular(File::options().read(true), 0, path)?.read_to_string(&mut text)?;
     let mut document: DocumentMut = text.parse().map_err(io::Error::other)?;

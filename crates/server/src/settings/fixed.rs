@@ -12,7 +12,7 @@ pub struct Fixed {
     pub name: &'static str,
     /// The value; empty if it follows from other settings.
     pub value: &'static str,
-    /// Other accepted values, which ask for nothing else.
+    /// Other accepted values, which mean the same here.
     pub also: &'static [&'static str],
     /// The reason why it has no other value.
     pub why: &'static str,
@@ -31,7 +31,7 @@ const fn fixed(name: &'static str, value: &'static str, why: &'static str) -> Fi
     }
 }
 
-/// All facts.
+/// All names with one possible value.
 pub static FIXED: &[Fixed] = &[
     fixed(
         "appendfsync",
@@ -86,7 +86,7 @@ pub fn find(name: &str) -> Option<&'static Fixed> {
     FIXED.iter().find(|row| row.name == name)
 }
 
-/// Returns the name to write instead.
+/// Returns the setting to use instead of this name. `None`: there is no such setting.
 #[must_use]
 pub fn instead(name: &str) -> Option<&'static str> {
     match name {
@@ -98,10 +98,10 @@ pub fn instead(name: &str) -> Option<&'static str> {
 }
 
 impl Fixed {
-    /// Accepts a value that asks for the fact.
+    /// Accepts a value that equals the fixed one or means the same.
     ///
     /// # Errors
-    /// The mistake in the form, or the reason why the value is impossible.
+    /// A description of what is wrong with the form of the value, or the reason why the value is impossible.
     pub fn check(&self, value: &str) -> Result<(), String> {
         let policies = &[
             "volatile-lru",
@@ -129,7 +129,7 @@ impl Fixed {
         }
     }
 
-    /// Returns whether a value asks for the fact.
+    /// Returns whether a value is the fixed one or one of the others that are accepted.
     fn allows(&self, value: &str) -> bool {
         value.eq_ignore_ascii_case(self.value)
             || self

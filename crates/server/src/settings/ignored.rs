@@ -1,7 +1,7 @@
-//! Names that Redis 7.0 has and this server does not need: tuning of structures, forks, replicas and files
-//! that do not exist here. They are accepted, checked for their form and remembered, so that tools can set
-//! and read them. They have no other effect, and the documentation says so. A name that promises something
-//! about safety is never among them: those are [`super::fixed`].
+//! Names that Redis 7.0 has and this server does not need: tuning of structures, forks, replicas and files that
+//! do not exist here. They are accepted, checked for their form and remembered, so that tools can set and read
+//! them. They have no other effect, and the documentation says so. Names that promise something about safety
+//! are not among them: they are in [`super::fixed`].
 
 use super::kind::Kind;
 
@@ -193,7 +193,7 @@ pub const ALIASES: &[(&str, &str)] = &[
     ("zset-max-ziplist-value", "zset-max-listpack-value"),
 ];
 
-/// Returns the name that an older one means. Returns any other name unchanged.
+/// Returns the current name for an older name. Returns any other name unchanged.
 #[must_use]
 pub fn resolve(name: &str) -> &str {
     let mut aliases = ALIASES.iter();
@@ -201,7 +201,7 @@ pub fn resolve(name: &str) -> &str {
     found.map_or(name, |(_, of)| of)
 }
 
-/// Returns the row of a name, or of the name that it means.
+/// Returns the row of a name, which may be an older name.
 #[must_use]
 pub fn find(name: &str) -> Option<&'static Ignored> {
     let name = resolve(name);

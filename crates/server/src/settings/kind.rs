@@ -27,12 +27,12 @@ pub enum Kind {
     Time {
         /// Microseconds of the unit.
         unit_us: u64,
-        /// The least, in units; -1 means that -1 is allowed and switches something off.
+        /// The least, in units. If it is -1, the value -1 is allowed and switches off the feature.
         min: i64,
         /// The most, in units.
         max: i64,
     },
-    /// One of some words.
+    /// One of these words.
     Choice(&'static [&'static str]),
     /// Any text.
     Text,
@@ -51,7 +51,7 @@ impl Kind {
     /// Returns a text in the canonical form.
     ///
     /// # Errors
-    /// The reason why the text is not such a value.
+    /// The reason why the text is not a value of this kind.
     pub fn canonical(self, text: &str) -> Result<String, String> {
         match self {
             Kind::Bool => match text.to_ascii_lowercase().as_str() {
@@ -136,7 +136,7 @@ pub(super) fn number<T: std::str::FromStr>(field: &mut T, text: &str) -> Result<
     Ok(())
 }
 
-/// Stores the value of a canonical word or number. Fails if there is no such value.
+/// Stores `value`, which a canonical word or number means. Fails if it is `None`.
 pub(super) fn known<T>(field: &mut T, value: Option<T>) -> Result<(), String> {
     *field = value.ok_or("there is no such value")?;
     Ok(())

@@ -1,13 +1,13 @@
-//! The settings, in one table. All that deals with settings is made from it: the flags of `perdura serve`, the
-//! variables, the file, CONFIG GET and SET, and `docs/configuration.md`.
+//! The settings, in one table. Everything that deals with settings is made from this table: the flags of
+//! `perdura serve`, the variables, the file, CONFIG GET and SET, and `docs/configuration.md`.
 //!
 //! A setting's value is in one typed field of [`ServerOptions`] or of the engine's [`Options`]. Its row in the
 //! [`table`] writes the field as text and sets it from text. Code that needs a value reads the field. A change
 //! is made on a copy, which then replaces the original. So a list of changes is made as a whole or not at all.
 //!
-//! Of two places that set the same name, the one nearer to the person wins: flags over variables
-//! (`PERDURA_MAXCLIENTS`) over the file over the defaults. An unknown name is an error that gives its place and
-//! the nearest known name.
+//! If several sources set the same name, flags win over variables (`PERDURA_MAXCLIENTS`), variables over the
+//! file, and the file over the defaults. An unknown name is an error that gives its place and the nearest known
+//! name.
 //!
 //! * [`kind`], [`units`], `texts`: the forms of values.
 //! * [`table`], `packed`, `archive`: this server's settings. [`ignored`]: names of Redis without effect.
@@ -111,7 +111,7 @@ impl Field {
 pub struct Setting {
     /// Its name: the flag, the key in the file, and with `PERDURA_` the variable.
     pub name: &'static str,
-    /// Its name for CONFIG. `None`: Redis has the same name, or has no such setting.
+    /// Its name in Redis, which CONFIG uses. `None`: Redis uses `name`, or has no such setting.
     pub redis: Option<&'static str>,
     /// Its group.
     pub group: Group,
@@ -123,7 +123,7 @@ pub struct Setting {
     pub live: bool,
     /// Its meaning, for help and documents.
     pub doc: &'static str,
-    /// The default in words. `None`: the value itself says it.
+    /// The default in words. `None`: the default value needs no words.
     pub default: Option<&'static str>,
     /// Access to its value.
     pub field: Field,
@@ -168,7 +168,7 @@ impl Setting {
     }
 }
 
-/// The source of a value. A source nearer to the person is greater.
+/// The source of a value. A source that overrides another source is greater.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Source {
     /// The setting is not set.
@@ -223,7 +223,7 @@ impl Settings {
     /// Sets a setting from texts as people write them.
     ///
     /// # Errors
-    /// The reason why a text is not such a value.
+    /// The reason why a text is not a value of this setting.
     pub fn set(
         &mut self,
         setting: &'static Setting,
@@ -239,7 +239,8 @@ impl Settings {
         Ok(())
     }
 
-    /// Completes the settings: a configuration that names another address to listen on has no default address.
+    /// Completes the settings. If only a Unix socket or TLS addresses are given, the default address is
+    /// removed.
     pub fn finish(&mut self) {
         let elsewhere = self.server.unix_socket.is_some() || !self.server.tls_listen.is_empty();
         if elsewhere && !self.is_given("listen") {
@@ -256,13 +257,13 @@ impl Settings {
             .unwrap_or(Source::Default)
     }
 
-    /// Returns whether it is set.
+    /// Returns whether a source has set the setting of this name.
     #[must_use]
     pub fn is_given(&self, name: &str) -> bool {
         self.sources.contains_key(name)
     }
 
-    /// Reads the settings from variables, unless a nearer source has set them.
+    /// Reads the settings from variables. A setting that a flag has set is left unchanged.
     ///
     /// # Errors
     /// An invalid value, or a variable whose name is close to that of a setting but unknown.
@@ -313,7 +314,7 @@ pub(crate) fn canonical(setting: &Setting, texts: &[String]) -> Result<Vec<Strin
         .collect()
 }
 
-/// Returns the known name that a wrong one probably means.
+/// Returns the known name that is nearest to a wrong one. `None`: all are farther away than `distance_max`.
 #[must_use]
 pub fn nearest(wrong: &str, distance_max: usize) -> Option<&'static str> {
     table::SETTINGS

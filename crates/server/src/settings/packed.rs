@@ -1,6 +1,6 @@
-//! The bounds of a collection that is packed in the row of its key, by Redis's names and in Redis's
-//! numbers. The size of a row limits them: 128 elements, 64 bytes each, 2304 bytes in all. A greater number
-//! is stored and shown, but the row's limit applies.
+//! The bounds up to which a collection is packed in the row of its key, with Redis's names and units. The size
+//! of a row limits the bounds: 128 elements, 64 bytes each, 2304 bytes in all. A greater number is stored and
+//! shown, but the row's limit applies.
 
 use super::kind::{Kind, number};
 use super::row::row;
@@ -44,7 +44,8 @@ impl PackedLimits {
         Packing {
             hash_entries: within(self.hash_entries),
             hash_bytes: within(self.hash_bytes),
-            // Classes of bytes begin above the size of a row. As in Redis, zero counts as one.
+            // A negative `list_size` is a class of sizes in bytes. All classes exceed the size of a row. As in
+            // Redis, zero counts as one.
             list_entries: u64::try_from(self.list_size)
                 .map_or(u8::MAX, |items| within(items.max(1))),
             set_integers: within(self.set_integers),

@@ -1,6 +1,6 @@
-//! A `redis.conf` that was given as a file of settings, with its lines translated to TOML. Words are split
-//! as Redis splits them. A name may appear several times: for some names this means a list, for the others
-//! Redis takes the last one.
+//! Translates a `redis.conf` that was given as a file of settings to TOML. Words are split as Redis splits
+//! them. A name may appear several times: for some names this means a list, for the others Redis takes the last
+//! one.
 
 use super::file::{main_name, read_key};
 use super::kind::Kind;
@@ -23,7 +23,7 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ),
 ];
 
-/// The names with their values, once for each line in which a name appears.
+/// Each name with its values: a list of words for each line in which the name appears.
 type Lines = Vec<(String, Vec<Vec<String>>)>;
 
 /// Returns a `redis.conf` as TOML, with a comment for each line that has no equivalent. `None`: the text is
@@ -80,7 +80,7 @@ fn line(name: &str, mut values: Vec<Vec<String>>) -> String {
     let many = setting.is_some_and(|row| row.many);
     let mut note = String::new();
     let texts: Vec<String> = match name {
-        // Each line adds to those before, and an empty one cancels them.
+        // Each `save` line adds to the lines before it, and a line with an empty value cancels them.
         "save" => {
             let from = values.iter().rposition(|words| words[..] == [""]);
             vec![values.split_off(from.unwrap_or(0)).concat().join(" ")]
@@ -96,7 +96,7 @@ fn line(name: &str, mut values: Vec<Vec<String>>) -> String {
     };
     let item = item(&texts, many);
     match read_key(name, &item, &mut Settings::default(), Source::Default) {
-        // The text goes to logs, so passwords, known or not, are left out.
+        // The text goes to logs, so the values of secret settings are left out.
         Ok(None) if setting.is_some_and(|row| matches!(row.kind, Kind::Secret)) => {
             format!("# {name} = (its value as it is there)")
         }

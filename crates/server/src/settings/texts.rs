@@ -1,5 +1,5 @@
-//! Settings whose value is a small language: limits of output buffers, classes of
-//! keyspace events, percentiles. Texts and forms are Redis's.
+//! Settings whose value is a small language: limits of output buffers, classes of keyspace events, percentiles.
+//! Error texts and forms are Redis's.
 
 use super::kind::Kind;
 
@@ -98,7 +98,7 @@ impl OutputLimits {
     }
 }
 
-/// The least share that is given in percent, bytes. With a tiny `maxmemory` clients can still speak.
+/// The least share that a percentage gives, bytes. So clients can still send requests if `maxmemory` is tiny.
 const SHARE_BYTES_MIN: u64 = 16 << 20;
 
 /// The part of `maxmemory` that is reserved for clients' buffers.
@@ -128,7 +128,7 @@ impl ClientShare {
         }
     }
 
-    /// Returns the share of this limit, bytes. `None`: there is no limit.
+    /// Returns the clients' share of the memory limit `limit`, bytes. `None`: clients have no limit.
     pub(crate) fn of(self, limit: u64) -> Option<u64> {
         match self {
             ClientShare::Bytes(0) | ClientShare::Percent(0) => None,
@@ -155,7 +155,7 @@ pub(super) fn events(text: &str) -> Result<String, String> {
         shown.extend(ALL_CLASSES.chars().chain(['n']).filter(|c| has(*c)));
     }
     shown.extend("KEm".chars().filter(|c| has(*c)));
-    // Redis does not show `n` beside `A`. It is shown here, because the shown text is also the stored one.
+    // Redis does not show `n` beside `A`. Here `n` is shown, because the shown text is also the stored one.
     if shown.starts_with('A') && has('n') {
         shown.push('n');
     }

@@ -4,7 +4,7 @@
 /// `mb` and `gb` of 1024. `KiB`, `MiB`, `GiB` and `TiB` are unambiguous names for powers of 1024.
 ///
 /// # Errors
-/// The mistake in the text.
+/// A description of what is wrong with the text.
 pub fn bytes(text: &str) -> Result<u64, String> {
     let (number, unit) = split(text)?;
     let factor = match unit.to_ascii_lowercase().as_str() {
@@ -28,10 +28,11 @@ pub fn bytes(text: &str) -> Result<u64, String> {
         .ok_or_else(|| "the size is too large".into())
 }
 
-/// Returns the microseconds of a whole number with us, ms, s, m or h. A bare number has the unit `bare_us`.
+/// Returns the microseconds of a whole number with the unit us, ms, s, m or h. The unit of a bare number is
+/// `bare_us` microseconds.
 ///
 /// # Errors
-/// The mistake in the text.
+/// A description of what is wrong with the text.
 pub fn micros(text: &str, bare_us: u64) -> Result<u64, String> {
     let (number, unit) = split(text)?;
     let factor = match unit.to_ascii_lowercase().as_str() {
@@ -55,7 +56,7 @@ pub fn micros(text: &str, bare_us: u64) -> Result<u64, String> {
 /// Returns a duration. A bare number is seconds.
 ///
 /// # Errors
-/// The mistake in the text.
+/// A description of what is wrong with the text.
 pub fn duration(text: &str) -> Result<std::time::Duration, String> {
     micros(text, 1_000_000).map(std::time::Duration::from_micros)
 }

@@ -1,9 +1,9 @@
-//! Threads that do the arithmetic of handshakes, so that the event loop does none.
+//! Threads that do the cryptography of handshakes, so that the event loop does not do it.
 //!
-//! A handshake costs its server a private-key operation: about 1 ms with RSA of 2048 bits, and four times
-//! that with 4096. The loop reads the client's bytes, hands the session over as a [`Step`], and collects it
-//! afterwards. While a session is away its connection does nothing. The threads have a lower priority than
-//! the loop, so connected clients come first.
+//! A handshake costs its server a private-key operation: about 1 ms with RSA of 2048 bits, and four times that
+//! with 4096. The loop reads the client's bytes, hands the session to the threads as a [`Step`], and collects
+//! the finished step. While the threads have a session, its connection does nothing. The threads have a lower
+//! priority than the loop, so connected clients come first.
 
 use crate::pubsub::Seat;
 use rustls::ServerConnection;
@@ -14,7 +14,7 @@ use std::thread::{self, JoinHandle};
 
 /// The most threads.
 const THREADS_MAX: usize = 4;
-/// The difference by which their priority is lower, in units of `nice`.
+/// The threads' `nice` value is higher than the loop's by this.
 const NICER: i32 = 10;
 
 /// A session with bytes to be processed, and its connection.
@@ -52,12 +52,12 @@ struct Queues {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, Queues> {
-        // A thread that panicked did so outside the lock.
+        // No thread panics while it holds the lock, so the queues are whole.
         self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The threads. They end when this is dropped.
+/// The threads. They end when the pool is dropped.
 pub(crate) struct Pool {
     shared: Arc<Shared>,
     wake: Arc<dyn Fn() + Send + Sync>,
@@ -74,8 +74,8 @@ impl std::fmt::Debug for Pool {
 }
 
 impl Pool {
-    /// Returns a pool without threads yet. It calls `wake` when a step is done and no other step waits to
-    /// be collected. There will be half as many threads as there are cores.
+    /// Returns a pool without threads yet. A thread calls `wake` when a step is done and no other step waits to
+    /// be collected. There will be half as many threads as cores, at least one and at most [`THREADS_MAX`].
     pub(crate) fn new(wake: Arc<dyn Fn() + Send + Sync>) -> Self {
         let cores = thread::available_parallelism().map_or(1, std::num::NonZero::get);
         Pool {
@@ -114,7 +114,7 @@ impl Pool {
         self.shared.lock().done.pop_front()
     }
 
-    /// Prevents that threads are started: the test takes the steps.
+    /// Prevents that threads are started: the test runs the steps by [`Pool::take_one`].
     #[cfg(test)]
     pub(crate) fn by_hand(&mut self) {
         self.wanted = 0;
@@ -126,7 +126,7 @@ impl Pool {
         self.shared.lock().waiting.len()
     }
 
-    /// Takes one step in this thread. Returns whether a step waited.
+    /// Runs one waiting step in this thread. Returns `false` if no step waited.
     #[cfg(test)]
     pub(crate) fn take_one(&self) -> bool {
         let Some(step) = self.shared.lock().waiting.pop_front() else {
@@ -142,13 +142,13 @@ impl Drop for Pool {
         self.shared.lock().ended = true;
         self.shared.arrived.notify_all();
         for thread in self.threads.drain(..) {
-            // A panic lost one handshake, whose connection is closed when its time is over.
+            // If the thread panicked, one handshake was lost. Its connection is closed when its time is over.
             drop(thread.join());
         }
     }
 }
 
-/// Takes a step. Returns whether it is the only one that waits to be collected.
+/// Runs a step. Returns whether it is the only step that waits to be collected.
 fn finish(shared: &Shared, mut step: Step) -> bool {
     step.run();
     let mut queues = shared.lock();
@@ -157,7 +157,7 @@ fn finish(shared: &Shared, mut step: Step) -> bool {
 }
 
 fn work(shared: &Shared, wake: &(dyn Fn() + Send + Sync)) {
-    // A system that refuses leaves the priority as it is.
+    // If the system refuses, the priority stays unchanged.
     let _refused = rustix::process::nice(NICER);
     loop {
         let mut queues = shared.lock();

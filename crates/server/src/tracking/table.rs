@@ -1,7 +1,7 @@
 //! The readers of keys, in a table that is bounded by its number of keys.
 //!
-//! A client that leaves stays in the rows of the keys that it has read. It is dropped when the key changes,
-//! or when its row would grow.
+//! A client that leaves stays in the rows of the keys that it has read. It is removed from a row when the key
+//! changes, or when the row would have to grow.
 
 use crate::pubsub::Seat;
 use std::collections::HashMap;
@@ -15,13 +15,13 @@ struct Row {
     readers: Vec<Seat>,
 }
 
-/// The keys that clients have read since the last change of each.
+/// The keys that clients have read, each with the clients that have read it since its last change.
 #[derive(Debug, Default)]
 pub(super) struct Table {
     rows: HashMap<Arc<[u8]>, Row>,
-    /// All keys, so that one can be drawn.
+    /// All keys, so that a random key can be drawn.
     order: Vec<Arc<[u8]>>,
-    /// The number of readers, each counted with every key.
+    /// The number of pairs of a key and a client that has read it.
     items: usize,
 }
 
@@ -32,7 +32,7 @@ impl Table {
         self.rows.len()
     }
 
-    /// Returns the number of readers, each counted with every key.
+    /// Returns the number of pairs of a key and a client that has read it.
     pub(super) fn items(&self) -> usize {
         self.items
     }
@@ -89,7 +89,7 @@ impl Table {
         row.readers
     }
 
-    /// Returns the key that a random number draws. `None`: the table is empty.
+    /// Returns the key that the number `random` selects. `None`: the table is empty.
     pub(super) fn draw(&self, random: u64) -> Option<Arc<[u8]>> {
         let at = perdura_base::num::to_usize(random).checked_rem(self.order.len())?;
         self.order.get(at).cloned()

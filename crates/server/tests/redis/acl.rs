@@ -52,7 +52,7 @@ fn a_user_does_what_its_rules_allow_and_nothing_else() {
         ("ACL WHOAMI", "\"default\""),
         ("GET y", "\"1\""),
     ]);
-    // Rules change for a connected client, and for a block that it has queued.
+    // A change of rules applies to a connected client at once, and to the block that the client has queued.
     let mut client = as_user(&running, "c pw");
     client.expect(&[
         ("MULTI", "+OK"),
@@ -316,8 +316,9 @@ fn sort_reaches_other_keys_only_for_who_may_read_all() {
     ]);
 }
 
-/// Only the check read the name behind STORE as an option. So a user could write to, or read from, any key
-/// by using one whose name is that of an option. A review found this.
+/// A regression test for a mistake that a review found. The access check took a key name behind STORE for an
+/// option, and the command did not. So with a key that has the name of an option, a user could write to or read
+/// from any key.
 #[test]
 fn sort_is_checked_for_the_keys_that_it_touches_whatever_these_are_called() {
     let running = start();

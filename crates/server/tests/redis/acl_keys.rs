@@ -58,7 +58,8 @@ fn the_last_store_of_a_georadius_is_the_key_that_is_judged() {
                 format!("[{source}, \"secret:1\"]")
             );
         }
-        // In the other order the secret is named but not used. Redis 7.0 refuses that.
+        // The last STORE counts. So here the secret key is named and not used. Redis 7.0 refuses such a
+        // request.
         let reply = client.send(&format!("{search} STORE secret:1 STORE a:o"));
         assert_eq!(reply, ":1");
         let reply = client.send(&format!("{search} STORE a:o nonsense"));
@@ -159,7 +160,8 @@ fn tracking_of_prefixes_tells_no_name_that_a_user_may_not_read() {
         ("DEL secret:2", ":1"),
         ("SET a:1 x", "+OK"),
     ]);
-    // The messages leave at the end of a round of the loop. One more request of each client is a later round.
+    // The messages leave at the end of a round of the loop. Another request of each client runs in a later
+    // round.
     redirecting.expect(&[("PING", "+PONG")]);
     for client in [&mut all, &mut named, &mut shown] {
         assert_eq!(told(client), [">[\"invalidate\", [\"a:1\"]]"]);

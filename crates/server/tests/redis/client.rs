@@ -71,7 +71,7 @@ impl Running {
         client
     }
 
-    /// Waits until INFO shows a figure. The client that asks is counted too.
+    /// Waits until INFO shows a figure. The client that sends INFO is counted too.
     pub fn await_figure(&self, name: &str, value: u64) {
         let deadline = Instant::now() + Duration::from_secs(30);
         let mut client = self.connect();

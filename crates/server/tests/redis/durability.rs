@@ -116,7 +116,7 @@ fn waitdur_is_answered_when_the_rung_is_reached_or_the_time_is_over() {
         ("CLIENT DURABILITY", "\"mem\""),
         ("SET k v", "+OK"),
         ("WAITDUR disk 0", ":1"),
-        // The log was written just now, and will not be for a second.
+        // The log has just been written, and will not be written again for a second.
         ("SET k w", "+OK"),
         ("WAITDUR mem 0", ":1"),
     ]);
@@ -133,7 +133,8 @@ fn waitdur_is_answered_when_the_rung_is_reached_or_the_time_is_over() {
     ]);
 }
 
-/// Waits until one client is blocked, and returns its line and its id. The request's reply waits for no write.
+/// Waits until one client is blocked, and returns its line and its id. The replies to CLIENT LIST wait for no
+/// write.
 fn await_blocked(other: &mut Client<TcpStream>) -> (String, String) {
     let begun = Instant::now();
     loop {
@@ -148,7 +149,7 @@ fn await_blocked(other: &mut Client<TcpStream>) -> (String, String) {
     }
 }
 
-/// Returns a client that waits for a write that will not be on disk for a while.
+/// Returns a client that waits in WAITDUR for a write, which will not be on disk for a while.
 fn waiting(running: &Running, milliseconds: &[u8]) -> Client<TcpStream> {
     let mut client = running.connect();
     client.expect(&[
@@ -170,7 +171,7 @@ fn a_client_in_waitdur_is_counted_and_can_be_released() {
         ("ERROR", "-UNBLOCKED client unblocked via CLIENT UNBLOCK"),
     ] {
         let mut client = waiting(&running, b"60000");
-        // A request behind the wait in a pipeline runs after it.
+        // A request that follows WAITDUR in a pipeline runs after the wait.
         client.push(&[b"GET", b"k"]);
         let (line, id) = await_blocked(&mut other);
         assert!(line.contains(" durability=mem"), "{line}");
@@ -274,7 +275,7 @@ fn what_a_stopping_database_acknowledged_is_there_afterwards() {
             std::thread::spawn(move || {
                 let mut acknowledged = 0u64;
                 let pipeline = encode(&[b"INCR", key.as_bytes()]).repeat(50);
-                // The end may show as an error, a closed connection or a reset one.
+                // The server's end may show as an error, as a closed connection or as a reset connection.
                 while client.socket().write_all(&pipeline).is_ok() {
                     for _ in 0..50 {
                         let reply = client.read();

@@ -131,7 +131,7 @@ fn estimated_counts_answer_as_redis_does() {
     ]);
 }
 
-/// The string contains the count of a client, and moves with it.
+/// The string has the count that PFCOUNT found last, so a copy of the string has it too.
 #[test]
 fn a_sketch_is_a_string_that_carries_its_count() {
     let running = start();
@@ -158,7 +158,8 @@ fn a_sketch_is_a_string_that_carries_its_count() {
     ]);
 }
 
-/// To store a count is a write. A watched key shows it, and a full memory prevents it.
+/// PFCOUNT stores the count in the string, which is a write. So it changes a watched key, and stores nothing if
+/// memory is full.
 #[test]
 fn a_count_is_answered_whether_or_not_it_can_be_remembered() {
     let running = start();

@@ -1,8 +1,8 @@
-//! A thousand scripts that try to take all resources, to run forever, or to break out, made of families and
-//! parameters.
+//! A thousand scripts that try to take all resources, to run forever, or to break out. They are made from
+//! families and parameters.
 //!
-//! Each ends with an error at most 100 ms behind the limit, and the next command is served. It leaves at
-//! most a MiB of memory in use, and nothing in the log. A short sample always runs. `PERDURA_HOSTILE=all`
+//! Each script ends at most 100 ms after the limit of time, and the next command is served. The script leaves
+//! at most a MiB of memory in use, and nothing in the log. A short sample always runs. `PERDURA_HOSTILE=all`
 //! runs all scripts, which takes a quarter of an hour:
 //!
 //! ```text
@@ -18,17 +18,17 @@ use std::time::Duration;
 
 /// The limit of a run's time.
 const LIMIT: Duration = Duration::from_secs(1);
-/// The bytes of a beacon in the log. A row that a script wrote has more.
+/// The bytes of a beacon in the log. A row that a script has written takes more bytes.
 const BEACON_BYTES: u64 = 2;
-/// The time behind the limit at which a run must have ended.
+/// A run must have ended at most this long after the limit.
 const LATE: Duration = Duration::from_millis(100);
-/// The bound of lateness in a short run, which shares the machine with other tests.
+/// Replaces [`LATE`] in a short run, which shares the machine with other tests.
 const LATE_BESIDE_OTHERS: Duration = Duration::from_secs(2);
 /// The most memory that a run may leave in use, bytes.
 const LEFT_BYTES: u64 = 1 << 20;
 /// The least number of scripts.
 const SCRIPTS_MIN: usize = 1000;
-/// The number of scripts in a short run, and of those that may run into the limit of time.
+/// `SAMPLED` is the number of scripts in a short run. `SAMPLED_ENDLESS` of them may run into the limit of time.
 const SAMPLED: usize = 120;
 const SAMPLED_ENDLESS: usize = 3;
 
@@ -308,7 +308,7 @@ fn all() -> Vec<(String, End)> {
         ] {
             add(End::Limit, used);
         }
-        // Deeper tables are nil in MessagePack.
+        // Tables that are nested more deeply become nil in MessagePack.
         add(
             End::Reply,
             format!(
@@ -395,7 +395,7 @@ fn all() -> Vec<(String, End)> {
 /// The observations of all scripts.
 #[derive(Default)]
 struct Seen {
-    /// The longest time behind the limit, with its script.
+    /// The longest time by which a script has exceeded the limit, with that script.
     late: (Duration, String),
     /// The most memory that a script has left, bytes, with that script.
     left: (u64, String),
@@ -457,7 +457,7 @@ impl Seen {
 
 #[test]
 fn hostile_scripts_end_cleanly_and_leave_nothing() {
-    // Some replies are long.
+    // Clients get a large share of memory, because some replies are long.
     let running = start_with(ServerOptions {
         client_share: ClientShare::Percent(50),
         ..local()

@@ -134,7 +134,7 @@ fn lists_have_the_errors_of_redis() {
     ]);
 }
 
-/// Sends equal commands to a list in the row of its key and to one whose items are rows.
+/// Sends equal commands to a list in the row of its key, and to a list whose items are rows.
 #[test]
 fn a_long_list_answers_as_a_short_one() {
     let running = start();

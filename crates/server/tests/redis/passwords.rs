@@ -1,4 +1,4 @@
-//! Passwords: stored, judged beside the loop, and guessed.
+//! Tests of passwords: their stored forms, their checks by another thread, and guessing.
 
 use super::client::{Client, Running, local, start, start_with};
 use perdura_server::ServerOptions;
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 const WRONG: &str = "-WRONGPASS invalid username-password pair or user is disabled.";
 /// SHA-256 of `password`.
 const SHA256: &str = "5e884898da28047151d0e56f8dc6292773603d0d6aabbdd62a11ef721d1542d8";
-/// A stored password that costs half a second of work and 64 MiB. No password is known for it.
+/// A stored password whose check costs half a second of work and 64 MiB. No known password matches it.
 const SLOW: &str = "$argon2id$v=19$m=65536,t=8,p=1$c2FsdHNhbHRzYWx0$\
                     AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
 
@@ -80,7 +80,7 @@ fn passwords_at_rest_are_argon2id_and_the_form_of_redis_is_read() {
                 .contains("does not exist")
         );
     }
-    // It is removed by its stored form, and an argon2id one also by its SHA-256.
+    // A password is removed by its stored form. An argon2id password is also removed by its SHA-256.
     let other = passwords(&mut root, "new").remove(0);
     root.expect(&[
         (&format!("ACL SETUSER new !{other} >password"), "+OK"),
@@ -115,7 +115,7 @@ fn a_password_from_a_file_is_tried_once_and_known_from_then_on() {
     let hello = running.connect().send("HELLO 3 AUTH b one SETNAME me");
     assert!(hello.starts_with("{\"server\": \"redis\""), "{hello}");
     assert_eq!(running.connect().send("HELLO 3 AUTH b three"), WRONG);
-    // It is removed by a password that no client has given yet.
+    // A stored password is removed by its plain text, although no client has logged in with it yet.
     let mut root = running.connect();
     root.expect(&[("ACL SETUSER b <two", "+OK")]);
     assert_eq!(passwords(&mut root, "b"), [stored[0].clone()]);
@@ -199,7 +199,8 @@ fn wrong_passwords_cost_growing_delays_and_right_ones_of_others_none() {
         took >= Duration::from_millis(20 + 40 + 80 + 160),
         "{took:?}"
     );
-    // The address is remembered beyond the connection, and an unknown user is not faster.
+    // The wrong passwords of an address are remembered after its connection has closed. A login as an unknown
+    // user is answered no faster.
     let begin = Instant::now();
     assert_eq!(login(&running, "nobody", "x"), WRONG);
     assert!(begin.elapsed() >= Duration::from_millis(320));
@@ -235,8 +236,8 @@ fn log_in_often(running: &Running, name: &str, count: u32) {
     }
 }
 
-/// The cost of a login is counted as the passwords that argon2id has tried. `PERDURA_LOGINS=10000` prints
-/// the times too, with `--nocapture`. The times do not affect the result.
+/// The cost of a login is the number of passwords that argon2id has tried. `PERDURA_LOGINS=10000` prints the
+/// times too, with `--nocapture`. The times do not affect the result.
 #[test]
 fn a_login_costs_the_same_whatever_form_the_password_has() {
     let count = std::env::var("PERDURA_LOGINS")
@@ -251,7 +252,7 @@ fn a_login_costs_the_same_whatever_form_the_password_has() {
         format!("sha on +@all #{SHA256}"),
         format!("argon on +@all #{stored}"),
     ]);
-    // The client that reads the figures has the rights of the user without a password, and does not log in.
+    // The client that reads the figures uses the user without a password, and does not log in.
     let mut watcher = running.connect();
     for (name, tries) in [("sha", 0), ("argon", 1)] {
         log_in_often(&running, name, 1);
@@ -317,7 +318,7 @@ fn every_wrong_password_of_a_block_costs_a_delay_and_others_log_in_meanwhile() {
     guesser.write(
         b"MULTI\r\nAUTH a w1\r\nAUTH a w2\r\nAUTH a two\r\nAUTH a w3\r\nAUTH nobody w4\r\nEXEC\r\n",
     );
-    // The address is that of the guesser, and the checks come between those of the block.
+    // This login comes from the guesser's address. Its password is checked between the passwords of the block.
     assert_eq!(login(&running, "a", "one"), "+OK");
     for reply in ["+OK", "+QUEUED", "+QUEUED", "+QUEUED", "+QUEUED", "+QUEUED"] {
         assert_eq!(guesser.read(), reply);
@@ -331,7 +332,7 @@ fn every_wrong_password_of_a_block_costs_a_delay_and_others_log_in_meanwhile() {
         took >= Duration::from_millis(20 + 40 + 80 + 160),
         "{took:?}"
     );
-    // The passwords of the block were judged, and those of the next request are judged separately.
+    // The next request's password is checked separately, although the block had the same password.
     let begin = Instant::now();
     assert_eq!(guesser.send("AUTH a w1"), WRONG);
     assert!(begin.elapsed() >= Duration::from_millis(320));

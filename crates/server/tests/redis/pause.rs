@@ -7,7 +7,7 @@ use std::net::TcpStream;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// The time for which the files of the log stay unchanged when all work from before the pause has ended.
+/// If the files of the log stay unchanged for this time, all work from before the pause has ended.
 const QUIET: Duration = Duration::from_millis(700);
 const EXPIRING: u64 = 200;
 const MEMBERS: usize = 20_000;
@@ -24,7 +24,7 @@ fn log(running: &Running) -> BTreeMap<PathBuf, Vec<u8>> {
         .collect()
 }
 
-/// Returns the files of the log when all earlier work has ended.
+/// Waits until all earlier work has ended. Returns the files of the log.
 fn settled_log(running: &Running) -> BTreeMap<PathBuf, Vec<u8>> {
     let deadline = Instant::now() + Duration::from_secs(30);
     let mut before = log(running);
@@ -56,7 +56,8 @@ fn push(client: &mut Client<TcpStream>, line: &str) {
     client.push(&line.split(' ').map(str::as_bytes).collect::<Vec<_>>());
 }
 
-/// Makes work for the server beside requests: keys that expire, a large set that is removed, a command in steps.
+/// Makes work that the server does outside of requests: keys that expire, a large set that is removed, a
+/// command in steps.
 fn fill(client: &mut Client<TcpStream>) {
     client.call(&[b"FUNCTION", b"LOAD", LIBRARY.as_bytes()]);
     for number in 0..EXPIRING {

@@ -136,7 +136,8 @@ fn places_have_the_errors_of_redis() {
     ]);
 }
 
-/// Many members have few different distances, so only the form of the search decides their order in a reply.
+/// There are many members and few different distances. So the order of members in a reply depends only on the
+/// form of the search.
 #[test]
 fn a_large_set_of_places_answers_as_a_small_one() {
     let running = start();

@@ -152,7 +152,8 @@ fn a_key_whose_time_is_over_is_told_of_when_it_is_removed() {
     assert_eq!(listener.read(), message);
 }
 
-/// Between commands no client runs. A message goes to its connection, and does not wait for a command.
+/// Between commands no client counts as the running one. So a message to the client of the last command goes to
+/// its connection at once, and does not wait for the client's next command.
 #[test]
 fn the_client_of_the_last_command_hears_of_a_key_that_is_removed_by_itself() {
     let running = start();

@@ -47,7 +47,7 @@ pub(super) fn loop_seconds(client: &mut Client<TcpStream>) -> f64 {
 fn all_attempts_of_a_script_have_one_second_together() {
     let running = start();
     let mut client = running.connect();
-    // It measures the loop's processor time, so that other load on the machine does not count.
+    // `timed` measures the loop's processor time, so that other load on the machine does not count.
     let mut timed = |source: &str| {
         let before = loop_seconds(&mut client);
         let reply = eval(&mut client, source);
@@ -58,13 +58,14 @@ fn all_attempts_of_a_script_have_one_second_together() {
     let (_, new) = timed(long);
     let (_, took) = timed(long);
     let most = 0.6 / took.min(new).max(0.005);
-    // The script meets each key late for the first time. So each repeated run has used more than half a second.
+    // The script uses keys that it has not declared, and only after more than half a second. Each key of a new
+    // partition makes it run again. So every run has used more than half a second.
     let late = format!(
         "for i = 1, 1e7 * {most:.1} do end for i = 1, 12 do redis.call('GET', 'late' .. i) end while true do end"
     );
     let (reply, took) = timed(&late);
     assert!(reply.contains("longer than the 1000 ms allowed"), "{reply}");
-    // With a second for each run it would be more than six.
+    // If each run had a second for itself, the runs would take more than six seconds.
     assert!(took < 3.0, "{took} s");
 }
 
@@ -153,7 +154,8 @@ fn a_script_in_a_block_is_part_of_it() {
     ]);
 }
 
-/// A queue's program uses a script to read the memory of its tasks, including keys that the script does not declare.
+/// A program for queues uses such a script to read the memory of its tasks. The script also reads keys that it
+/// does not declare.
 #[test]
 fn memory_usage_in_a_script_sees_what_the_script_wrote() {
     let running = start();

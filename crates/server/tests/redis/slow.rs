@@ -1,5 +1,5 @@
-//! Figures and notes about commands: SLOWLOG, LATENCY, INFO's figures, MEMORY, DEBUG. Also the replies
-//! about other servers, of which this one has none.
+//! Figures and notes about commands: SLOWLOG, LATENCY, INFO's figures, MEMORY, DEBUG. Also the replies to
+//! requests about other servers, which this server does not have.
 
 use super::client::{Client, local, start, start_with};
 use perdura_server::{DebugAccess, ServerOptions};
@@ -210,14 +210,15 @@ fn clients_that_are_all_heavy_at_once_do_not_share_one_round() {
     assert!(apart, "all were one round, three times");
 }
 
-/// Returns whether requests that take 5 ms each, of all clients at once, are spread over rounds.
+/// Makes all clients send a request at the same time, each of 5 ms. Returns whether the requests are spread
+/// over several rounds.
 fn heavy_at_once_take_rounds(
     control: &mut Client<TcpStream>,
     clients: &mut [Client<TcpStream>],
 ) -> bool {
     control.expect(&[("CONFIG RESETSTAT", "+OK")]);
     let began = Instant::now();
-    // All of them become ready while the loop sleeps.
+    // All clients become ready while the loop runs the sleep of `control`.
     control.push(&[b"DEBUG", b"SLEEP", b"0.05"]);
     for client in &mut *clients {
         client.push(&[b"DEBUG", b"SLEEP", b"0.005"]);

@@ -175,7 +175,8 @@ fn is_answered(client: &mut Client<TcpStream>) -> bool {
     }
 }
 
-/// Writes for a client that does not wait, and shuts the gate, at which the flusher's sync then hangs.
+/// Shuts the gate and writes at the durability `mem`. The flusher's sync then hangs at the gate. Returns the
+/// client that has written.
 fn write_unsynced(running: &Running, gate: &Gate) -> Client<TcpStream> {
     let mut client = running.connect();
     client.expect(&[("CLIENT DURABILITY mem", "+OK")]);
@@ -185,8 +186,8 @@ fn write_unsynced(running: &Running, gate: &Gate) -> Client<TcpStream> {
     client
 }
 
-/// An invalidation shows a write, so it waits for the disk like the write's own reply. An invalidation that
-/// only makes room in the table waits for nothing.
+/// An invalidation shows a write, so it waits for the disk like the write's own reply. If a key is only removed
+/// from the full table, its invalidation waits for nothing.
 #[test]
 fn no_invalidation_leaves_before_the_write_that_it_tells_of_is_durable() {
     for options in ["", "BCAST", "BCAST PREFIX k", "NOLOOP"] {
@@ -242,7 +243,7 @@ fn a_half_closed_client_gets_its_replies_when_the_log_has_caught_up() {
     let filling_id = filler.send("CLIENT ID").replace(':', "");
     gate.set_shut(true);
     let mut control = running.connect();
-    // A whole request that does not run shows in its client's buffer.
+    // A complete request that has not run is counted in its client's `qbuf`.
     let kept = |control: &mut Client<TcpStream>, own: &str, least: usize| {
         let list = control.send(&format!("CLIENT LIST ID {own}"));
         let mut words = list

@@ -164,7 +164,7 @@ fn sorted_sets_have_the_errors_of_redis() {
     ]);
 }
 
-/// Sends equal commands to a sorted set in the row of its key and to one whose members are rows.
+/// Sends equal commands to a sorted set in the row of its key, and to a sorted set whose members are rows.
 #[test]
 fn a_large_sorted_set_answers_as_a_small_one() {
     let running = start();

@@ -54,7 +54,7 @@ fn a_consumer_is_told_when_its_stream_has_expired() {
         other.expect(&[(expiry, ":1")]);
         assert_eq!(waiter.read(), "-UNBLOCKED the stream key no longer exists");
     }
-    // Here the key's time is set before the client begins to wait.
+    // Here the key's expiry is set before the client begins to wait.
     for _ in 0..20 {
         other.expect(&[
             ("XGROUP CREATE s g $ MKSTREAM", "+OK"),

@@ -120,7 +120,7 @@ fn a_reader_is_told_once_of_each_key_that_changes() {
         [changed(&["b"]), changed(&["a"]), changed(&["h"])]
     );
     assert_eq!(writer.figure("tracking_total_keys"), 0);
-    // Names of keys are equal in all databases, and a removed key has changed.
+    // Tracking does not distinguish databases, and a removed key counts as changed.
     reader.expect(&[("GET k", "\"w\""), ("GET a", "\"2\"")]);
     writer.expect(&[("SELECT 3", "+OK"), ("SET k v", "+OK"), ("SELECT 0", "+OK")]);
     writer.expect(&[("RENAME a z", "+OK"), ("DEL z", ":1")]);

@@ -1,15 +1,17 @@
-//! Requests that do not fit into the log until another file of it is ready: the client waits, and the loop does not.
+//! Tests of requests that do not fit into the log until another of its files is ready. The client waits, and
+//! the loop does not.
 
 use super::{Bed, READER, STEPS, WRITER};
 use std::time::{Duration, Instant};
 
-/// The bytes of a string that does not fit into the files ahead of the log's end.
+/// The length of a string that does not fit into the log files that are ready, bytes.
 const BYTES: usize = 8 << 20;
 
-/// The number of copies that need more room than was made for the string itself.
+/// The number of copies of the string. Together they need more room than the log has made for the string
+/// itself.
 const COPIES: usize = 6;
 
-/// The length of a key with which commands do not run in steps.
+/// Commands whose key has this length do not run in steps.
 const LONG: usize = 1100;
 
 impl Bed {
@@ -49,7 +51,7 @@ impl Bed {
     }
 }
 
-/// Returns a database with a string of nonzero bytes, so that the log has to hold each of them.
+/// Returns a database with a string of nonzero bytes, each of which must be in the log.
 fn with_string() -> Bed {
     let mut bed = Bed::new();
     bed.state.steps.long = u64::MAX;
@@ -82,7 +84,7 @@ fn a_command_that_needs_more_of_the_log_than_its_request_tells_waits_outside_the
 fn a_command_that_begins_again_waits_for_the_log_outside_the_loop() {
     let mut bed = with_string();
     let mut waited = 0;
-    // Each time, the room is made for about two copies.
+    // The log makes room for about two copies at a time.
     for copy in 0..COPIES {
         bed.state.steps = STEPS;
         bed.send(READER, &format!("COPY ones copy{copy}"));
@@ -91,7 +93,7 @@ fn a_command_that_begins_again_waits_for_the_log_outside_the_loop() {
         while let Some(job) = bed.state.jobs.queue.front() {
             lacked |= job.stale && job.lacked > 0;
             if !job.stale {
-                // The source changes before each of its steps.
+                // The source changes before each step of the job.
                 bed.patiently(WRITER, "SETRANGE ones 0 x");
             }
             bed.state.step_job();
@@ -153,7 +155,7 @@ fn a_script_that_was_kept_back_has_only_the_rest_of_its_time() {
     let reply = bed.replies(READER);
     assert!(reply.contains("longer than the 1000 ms"), "{reply}");
     assert!(longest < Duration::from_secs(1), "it had {longest:?} more");
-    // The next script has the whole time.
+    // The next script has the full limit of time again.
     let connection = bed.state.connections.take(READER).expect("a client");
     assert_eq!(connection.session.spent, Duration::ZERO);
     bed.state.connections.put(READER, connection);

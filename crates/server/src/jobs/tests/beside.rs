@@ -1,5 +1,5 @@
-//! Commands beside the loop have the same outcome as on the loop, and other clients see a consistent state
-//! in the meantime.
+//! Tests that commands have the same outcome beside the loop as on the loop, and that other clients see a
+//! consistent state while such a command runs.
 
 use super::*;
 use crate::engine::Durability;
@@ -40,7 +40,8 @@ fn expanded(line: &str) -> String {
         .replace("$x", &many(|i| format!("{i}-1")))
 }
 
-/// Heavy commands in an order in which each finds many elements, and commands that show the outcome.
+/// Heavy commands, each with a command that shows its outcome. In this order each heavy command finds many
+/// elements.
 const HEAVY: [(&str, &str); 38] = [
     ("ZUNIONSTORE to 2 zset thirds", "ZRANGE to 0 5 WITHSCORES"),
     ("ZINTERSTORE to 2 zset thirds", "ZCARD to"),
@@ -88,7 +89,7 @@ const HEAVY: [(&str, &str); 38] = [
     ("DEL hash list zset $k", "EXISTS hash list zset k1"),
 ];
 
-/// Returns a bed with places, and with a stream that one of two groups has read.
+/// Returns a bed with a key of places, and with a stream that one of its two groups has read.
 fn bed_with_stream() -> Bed {
     let mut bed = Bed::new();
     for id in 1..=ELEMENTS {

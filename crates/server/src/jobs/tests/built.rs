@@ -1,8 +1,9 @@
-//! Commands that build a collection step by step before its key names it.
+//! Tests of commands that build a collection in steps and store it under its key at the end.
 
 use super::*;
 
-/// Requests that show all that is compared of a key and its database.
+/// Requests whose replies the tests compare: the content of the key `to`, its encoding and the size of the
+/// database.
 const SEEN: [&str; 7] = [
     "TYPE to",
     "HGETALL to",
@@ -111,7 +112,7 @@ fn a_collection_that_is_built_in_steps_is_what_it_is_at_once() {
         assert_eq!(bed.replies(READER), reply, "{text}");
         assert_eq!(seen(&mut bed), expected, "{text}");
         assert!(bed.state.watches.is_empty());
-        // The line runs once more, within a block.
+        // The same command runs again, in a MULTI block.
         bed.ask(WRITER, "DEL to");
         bed.ask(WRITER, "MULTI");
         bed.send_bytes(WRITER, &line);
@@ -149,7 +150,8 @@ fn what_comes_between_the_steps_of_a_building_command_came_before_it() {
     let items = (0..ELEMENTS).map(|i| format!(" i{i}")).collect::<String>();
     let push = format!("RPUSH to{items}");
     let rows = [
-        // Each row: the command, the other client's request, the reply, a question, its answer.
+        // Each row: the command, the other client's request, the command's reply, a request that shows the
+        // final state, and its reply.
         (
             "COPY list to",
             "SET to text",
@@ -293,7 +295,7 @@ fn compressed_letters(copies: u32) -> Vec<u8> {
     payload
 }
 
-/// Before, `RESTORE` of a string of 59 MB held up every other client for 166 ms.
+/// A regression test: `RESTORE` of a string of 59 MB once held up every other client for 166 ms.
 #[test]
 fn a_long_string_is_restored_beside_the_loop_compressed_or_not() {
     let mut bed = Bed::new();

@@ -1,4 +1,4 @@
-//! KEYS in steps.
+//! Tests of KEYS that runs in steps.
 
 use super::{Bed, ELEMENTS, READER, WRITER, sorted};
 

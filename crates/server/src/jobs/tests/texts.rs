@@ -1,4 +1,4 @@
-//! Long strings, processed one or a few pages at a time.
+//! Tests of commands that process a long string one or a few pages at a time.
 
 use super::{Bed, MemoryUse, READER, WRITER};
 
@@ -112,7 +112,7 @@ fn a_long_string_is_written_in_steps_and_comes_to_what_it_comes_to_at_once() {
         assert_eq!(got, wanted, "{line}");
         assert_eq!(bed.ask(WRITER, "STRLEN to"), format!(":{len}\r\n"));
         if line.contains("NOT") {
-            // This makes it text again.
+            // BITOP NOT is applied again, so that the value is text for the comparison.
             bed.at_once("BITOP NOT to to");
             other.at_once("BITOP NOT to to");
         }

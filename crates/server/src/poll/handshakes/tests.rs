@@ -12,7 +12,8 @@ use std::net::{SocketAddr, TcpStream};
 
 const CLIENTS: usize = 200;
 
-/// Returns a loop whose handshakes the test works on, and its addresses, the one that speaks TLS first.
+/// Returns a loop whose handshakes the test itself works on, the loop's address with TLS and its address
+/// without.
 fn server() -> (EventLoop, SocketAddr, SocketAddr) {
     let dir = tempfile::TempDir::new().expect("a directory");
     let made = rcgen::generate_simple_self_signed(vec![String::from("localhost")]);
@@ -50,7 +51,7 @@ fn round(server: &mut EventLoop) {
     server.round(&events).expect("a round");
 }
 
-/// Runs rounds until something holds.
+/// Runs rounds until `holds` returns true.
 fn run_until(server: &mut EventLoop, holds: impl Fn(&EventLoop) -> bool) {
     let deadline = Instant::now() + Duration::from_secs(30);
     while !holds(server) {
