@@ -164,17 +164,17 @@ def restore():
 
 
 def ladder():
-    p = Picture(860, 300, "The rungs of durability: when each is reached, and what it survives")
-    rungs = [
-        ("mem", "memory", "the reply after commit in memory", "nothing; at most 10 ms are lost", "memory"),
-        ("mirror", "memory of two nodes", "the log is in two other memories", "the process, its machine, or one node", "memory"),
-        ("disk", "the log's disk", "the log is on every stream's disk", "a power cut of all machines", "disk"),
-        ("archive", "the archive", "a run or a backup has it", "the loss of the disk", "archive"),
+    p = Picture(860, 300, "The places of a write: when each is reached, and what it survives. Mirror and disk are rungs")
+    places = [
+        ("memory", "durability mem", "the transaction committed", "neither kill -9 nor a power cut", "memory"),
+        ("rung: mirror", "memory of two nodes", "the log is in two other memories", "the process, its machine, or one node", "memory"),
+        ("rung: disk", "the log's disk", "the log is on every stream's disk", "a power cut of all machines", "disk"),
+        ("archive", "runs and backups", "a run or a backup has it", "the loss of the disk", "archive"),
     ]
-    p.text(10, 24, "rung", "small")
+    p.text(10, 24, "place", "small")
     p.text(200, 24, "when it is reached", "small")
     p.text(520, 24, "what it survives", "small")
-    for at, (name, where, when, survives, look) in enumerate(rungs):
+    for at, (name, where, when, survives, look) in enumerate(places):
         y = 224 - 62 * at
         p.box(10, y, 160, 50, [name, where], look)
         p.text(200, y + 30, when)
