@@ -3,7 +3,7 @@
 
 use crate::notify::class;
 
-/// The class of an event, as `notify-keyspace-events` names them.
+/// The class of an event, by which `notify-keyspace-events` selects events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Class {
     /// Keys of any type: del, rename, expire …

@@ -101,7 +101,7 @@ pub(crate) fn hmget(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>)
     Ok(())
 }
 
-/// Replies with a part of every element, or both parts.
+/// Replies with the field of every element, or its value, or both.
 fn reply_all(
     data: &Data<'_, '_>,
     hash: Option<&Source<'_>>,
