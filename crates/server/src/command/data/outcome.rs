@@ -28,7 +28,7 @@ pub(crate) struct Outcome {
 impl Outcome {
     /// Returns the epochs that the replies of a transaction rest on. `epoch` is the epoch of its
     /// commit. If it wrote only values equal to the old ones, that is the epoch of the newest write
-    /// to its partitions, or 0 if that write is older than this opening of the database.
+    /// to its partitions. 0 means that this write is older than this opening of the database.
     pub(crate) fn told(&self, epoch: Epoch, reached: Reached) -> Told {
         let rests_on = self.ran.as_ref().map(|ran| ran.rests_on);
         let written = match epoch {

@@ -39,8 +39,8 @@ impl Lengths {
         self.cells[i * self.width + j]
     }
 
-    /// Returns the runs of bytes that match in both, the last first: (start in a, start in b,
-    /// bytes).
+    /// Returns the runs of bytes that both strings have in common, the last run first: (start in a,
+    /// start in b, bytes).
     fn runs(&self, a: &[u8], b: &[u8]) -> Vec<(usize, usize, usize)> {
         let mut runs: Vec<(usize, usize, usize)> = Vec::new();
         let (mut i, mut j) = (a.len(), b.len());
