@@ -17,8 +17,8 @@ use std::sync::Arc;
 pub(crate) struct FileError(Vec<String>);
 
 impl Acl {
-    /// Replaces all users by those of a file. `default` stays as it is if the file does not name
-    /// it.
+    /// Replaces all users by those of a file. If the file does not name `default`, that user stays
+    /// as it is.
     pub(crate) fn load(&mut self, path: &Path, all_channels: bool) -> Result<(), FileError> {
         let place = path.display();
         // Only a regular file is accepted, because ACL SAVE replaces the file.

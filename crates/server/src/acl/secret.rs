@@ -43,7 +43,7 @@ enum Stored {
     Argon2(Box<str>),
 }
 
-/// A password's keyed hash; it means nothing outside of this process.
+/// A password's keyed hash. The key is random per process, so the hash is of no use to others.
 #[derive(Clone, Copy)]
 pub(crate) struct Mark([u8; 32]);
 
@@ -126,7 +126,7 @@ impl Secret {
         self.mark.get().map(|known| known.is(mark))
     }
 
-    /// Returns whether `rule`, which a rule gave in its form at rest, is the same password. A
+    /// Returns whether `rule` is the same password. A rule gave `rule` in its form at rest. A
     /// secret that is stored as argon2id also equals the SHA-256 of its password, once its mark is
     /// known.
     pub(crate) fn is_meant_by(&self, rule: &Secret) -> bool {

@@ -30,9 +30,9 @@ pub(crate) struct User {
     /// Redis's flag for checking payloads of RESTORE, which is only kept and shown: payloads are
     /// always checked. `None`: no rule names it.
     pub sanitize: Option<bool>,
-    /// Its passwords.
+    /// The user's passwords.
     pub passwords: Vec<Arc<Secret>>,
-    /// Its rules.
+    /// The user's main set of rules.
     pub root: Selector,
     /// Further sets of rules, each judged by itself.
     pub selectors: Vec<Selector>,

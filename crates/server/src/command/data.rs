@@ -32,14 +32,14 @@ use std::sync::Arc;
 pub(crate) enum Stop {
     /// The transaction cannot continue; it is undone, and perhaps run again.
     Abort(Error),
-    /// The command replies with this error. It has written nothing.
+    /// The command replies with this error. The command has written nothing.
     Error(Cow<'static, str>),
     /// The key has nothing for the client yet, so the client waits. The command has written
     /// nothing.
     Wait(Wait),
     /// The source is so large that the command continues in steps.
     Long(Box<dyn Work>),
-    /// The command is heavy and runs beside the loop. It has written nothing.
+    /// The command is heavy and is to run beside the loop. The command has written nothing.
     Beside,
 }
 
@@ -83,11 +83,11 @@ pub(crate) const WRONG_TYPE: &str =
 /// The reason why a command that has ended has no reply yet.
 #[derive(Debug)]
 pub(crate) enum Later {
-    /// It waits for a key.
+    /// The client waits for a key.
     Wait(Box<Wait>),
-    /// It continues in steps.
+    /// The command continues in steps.
     Steps(Box<dyn Work>),
-    /// It is to run beside the loop.
+    /// The command is to run beside the loop.
     Beside,
 }
 
@@ -380,8 +380,8 @@ impl<'a, 'tx> Data<'a, 'tx> {
         Ok(true)
     }
 
-    /// Notes that a key has changed or is gone. Every write of a key calls it, once for each event
-    /// that Redis names.
+    /// Notes that a key has changed or is gone. Every write of a key calls this method, once for
+    /// each event that Redis names.
     pub(crate) fn changed(&mut self, class: Class, name: &'static str, key: &[u8]) {
         self.changed_in(self.database, class, name, key);
     }
@@ -440,8 +440,8 @@ impl<'a, 'tx> Data<'a, 'tx> {
         renewed.unwrap_or_else(|| self.db.database(database))
     }
 
-    /// Empties a database for the rest of this transaction, and for all clients when it commits. An
-    /// empty database stays as it is.
+    /// Empties a database: at once for this transaction, and for all clients when the transaction
+    /// commits. An empty database stays as it is.
     pub(crate) fn flush(&mut self, database: u8) -> Result<(), Error> {
         self.emptied = true;
         let keys = self.tx.len(self.table_of(database))?;
@@ -491,7 +491,8 @@ impl<'a, 'tx> Data<'a, 'tx> {
         });
     }
 
-    /// Swaps the contents of two databases, for all clients when the transaction commits.
+    /// Swaps the contents of two databases: at once for this transaction, and for all clients when
+    /// the transaction commits.
     pub(crate) fn swap(&mut self, databases: [u8; 2]) -> Result<(), Error> {
         let [first, second] = databases;
         self.tell_swapped(first, second)?;

@@ -1,4 +1,4 @@
-//! COMMAND: the table of commands, as clients ask for it.
+//! COMMAND: shows the table of commands to clients.
 
 use super::flag::{APART, LOADING};
 use super::options::{Role, Word as OptionWord};
@@ -314,7 +314,7 @@ struct Spec {
     find: (&'static str, Vec<(&'static str, i64)>),
 }
 
-/// The place where a search begins.
+/// The place where the search for the first key begins.
 enum Begin {
     Index(usize),
     Word(&'static str, i64),

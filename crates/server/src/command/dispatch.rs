@@ -306,15 +306,15 @@ fn note_slow(
     }
 }
 
-/// A command that has run in steps, or beside the loop, to its end.
+/// A command that has run to its end, in steps or beside the loop.
 pub(crate) struct Finished<'a> {
     /// The command.
     pub command: &'a Command,
-    /// Its arguments.
+    /// The command's arguments.
     pub args: &'a Args<'a>,
-    /// Its reply.
+    /// The reply.
     pub reply: &'a [u8],
-    /// Its duration.
+    /// The time that the command took.
     pub took: Duration,
 }
 

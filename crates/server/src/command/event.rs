@@ -54,9 +54,9 @@ impl Class {
 pub(crate) struct Event {
     /// The database, 0 to 15.
     pub database: u8,
-    /// Its class.
+    /// The class of the event.
     pub class: Class,
-    /// Its name in Redis's words.
+    /// The event's name in Redis's words.
     pub name: &'static str,
     /// The key.
     pub key: Box<[u8]>,

@@ -53,7 +53,7 @@ struct Sketch<'d> {
 
 /// The part of a sketch that must be written.
 enum Edit {
-    /// These ranges of bytes; the length is the same.
+    /// These ranges of bytes. The sketch keeps its length.
     Pieces(Vec<Range<usize>>),
     /// The whole sketch.
     All,

@@ -1,4 +1,5 @@
-//! The options of commands that name keys in options: one table for each command, read in one way.
+//! The options of commands that name keys in options. Each command has one table of its options,
+//! and one parser reads them all.
 //!
 //! Access control must check exactly the keys that the command then uses. So both parse the request
 //! with the same [`Grammar`], and both take a key from the place that [`Grammar::last`] or
@@ -10,20 +11,22 @@ use std::ops::Range;
 /// The role of an option.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// It names no key.
+    /// The option names no key.
     Plain,
-    /// Its argument is the key of the result. If it is given several times, the last one counts.
+    /// The option's argument is the key of the result. If the option is given several times, the
+    /// last one counts.
     Target,
-    /// Its argument is a pattern that leads to keys.
+    /// The option's argument is a pattern that leads to keys.
     Pattern,
-    /// Behind it come keys and then the same number of other words, up to the end of the request.
+    /// Behind the option come keys and then the same number of other words, up to the end of the
+    /// request.
     Streams,
 }
 
 /// An option.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Word {
-    /// Its name in upper case.
+    /// The option's name in upper case.
     pub name: &'static str,
     /// The number of its arguments.
     pub takes: usize,

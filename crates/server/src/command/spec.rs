@@ -1,7 +1,7 @@
-//! The name of each command, its arguments, and which of them are keys.
+//! The description of a command: its name, its arguments, and which arguments are keys.
 //!
-//! Every family of commands has a table of rows; `table` joins them. A row is all that dispatch,
-//! COMMAND, access control and the documents know about a command.
+//! Every family of commands has a table of rows; `table` joins them. A row contains everything that
+//! dispatch, COMMAND, access control and the documentation know about a command.
 
 use super::options::{Grammar, Role};
 use super::{DataFn, PlainFn, Run, wrong_arity};
@@ -104,7 +104,7 @@ pub(crate) const PAIRS: Keys = Keys::Range {
 
 /// One command.
 pub(crate) struct Command {
-    /// Its name in lower case.
+    /// The name in lower case.
     pub name: &'static str,
     /// The number of arguments, the name included; negative: the least number.
     pub arity: i8,
@@ -112,8 +112,8 @@ pub(crate) struct Command {
     pub flags: u32,
     /// The arguments that are keys.
     pub keys: Keys,
-    /// The second words that it knows with their arity, which counts both words; empty if it takes
-    /// any.
+    /// The second words that the command knows, each with its arity, which counts both words. If
+    /// there are none here, the command takes any second word.
     pub words: &'static [(&'static str, i8)],
     /// The function that runs the command.
     pub run: Run,

@@ -1,4 +1,4 @@
-//! Serves clients that wait for a key, and ends the wait of those whose time is over.
+//! Serves clients that wait for a key, and ends the wait of clients whose time is over.
 
 use super::data::Outcome;
 use super::dispatch::{add_partitions, failed, hush, told_by};
@@ -43,7 +43,7 @@ pub(crate) fn serve(state: &mut State) {
     }
 }
 
-/// Ends the wait of those clients whose wait ends when this key is gone or has another type.
+/// Ends the wait of the clients that stop waiting when this key is gone or has another type.
 fn end_with(state: &mut State, database: u8, key: &[u8]) {
     let Some(mut next) = state.blocking.next_ending(database, key) else {
         return;

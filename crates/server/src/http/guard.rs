@@ -94,11 +94,11 @@ impl Name {
 /// The reason why a request is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Refused {
-    /// Its head is not valid for a request to this server.
+    /// The head is not valid for a request to this server.
     Malformed(&'static str),
-    /// It comes from a page of another site, or it names another host.
+    /// The request comes from a page of another site, or names another host.
     Foreign(&'static str),
-    /// It does not have the password.
+    /// The request does not have the password.
     Password,
 }
 

@@ -2,12 +2,12 @@
 //!
 //! A separate thread serves them, so that a slow reader costs the database nothing. It gets the
 //! figures from the event loop, which takes the loop a few microseconds, and makes the texts
-//! itself. It gets new figures at most ten times a second, however many requests clients send. It
-//! holds a few connections at most, each for a limited time. A new connection is always accepted.
-//! If no slot is free, the oldest connection of the address that holds the most is
+//! itself. The thread gets new figures at most ten times a second, however many requests clients
+//! send. The thread holds a few connections at most, each for a limited time. A new connection is
+//! always accepted. If no slot is free, the oldest connection of the address that holds the most is
 //! closed ([`slots`]). So slow or silent readers do not delay others. The figures are those of INFO
-//! ([`crate::command::server::info`]), under other names ([`metrics`]). They may show writes that
-//! are not on the disk yet.
+//! ([`crate::command::server::info`]), under other names ([`metrics`]). The figures may show writes
+//! that are not on the disk yet.
 //!
 //! Pages of other sites are kept out ([`guard`]). There is no password unless one is set: every
 //! client that reaches the address can read the figures. They hold no keys, no values and no

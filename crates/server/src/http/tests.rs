@@ -2,7 +2,7 @@ use super::*;
 use crate::testbed::Testbed;
 use std::io::{Read, Write};
 
-/// A server of figures, and the loop that it asks.
+/// An HTTP server, and the thread that gives it figures.
 struct Served {
     http: Http,
     _answers: JoinHandle<()>,

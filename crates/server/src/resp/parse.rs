@@ -259,8 +259,8 @@ impl Parser {
     }
 
     /// Parses ahead for the next call of [`parse`](Self::parse), which must get the same bytes or
-    /// more. The requests are in [`parsed`](Self::parsed) afterwards. An error is left to that
-    /// call.
+    /// more. The requests are in [`parsed`](Self::parsed) afterwards. If there is an error, that
+    /// call returns it.
     pub(crate) fn parse_early(&mut self, input: &[u8], limits: &Limits, most: usize) {
         debug_assert!(
             self.is_at_end() && !self.early,
@@ -317,8 +317,8 @@ impl Parser {
         })
     }
 
-    /// Forgets the requests that were parsed behind the returned one. The next call may get any
-    /// request's bytes.
+    /// Forgets the requests that were parsed behind the returned one. The next call of
+    /// [`parse`](Self::parse) may then get other bytes.
     pub(crate) fn forget_ahead(&mut self) {
         self.whole.truncate(self.current + 1);
         self.start_again();

@@ -92,7 +92,7 @@ impl<'a> Out<'a> {
             .extend_from_slice(if self.resp3 { b"_\r\n" } else { b"$-1\r\n" });
     }
 
-    /// Appends a null in the place of an array.
+    /// Appends the null that replaces an array.
     pub(crate) fn null_array(&mut self) {
         self.buf
             .extend_from_slice(if self.resp3 { b"_\r\n" } else { b"*-1\r\n" });

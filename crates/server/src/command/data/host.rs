@@ -5,7 +5,8 @@ use crate::engine::{Db, Packing, Tx};
 use crate::state::State;
 use std::cell::Cell;
 
-/// The settings of the server that a command beside the loop needs, as they were when the command left.
+/// The settings of the server that a command beside the loop needs, as they were when the command
+/// left the loop.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Host {
     packing: Packing,
@@ -87,12 +88,13 @@ impl<'a, 'tx> Data<'a, 'tx> {
         Ok(self.tx.elements(self.table, home)?.len())
     }
 
-    /// Makes the data of a command beside the loop, which never waits for a key.
+    /// Makes the context of a command that runs beside the loop. Such a command never waits for a
+    /// key.
     pub(crate) fn beside(host: &'a Host, db: &'a Db, tx: &'a mut Tx<'tx>, database: u8) -> Self {
         Data::of(Server::Beside(host), host, db, tx, database)
     }
 
-    /// Makes the data of a command that runs in this place, with these settings.
+    /// Makes the context of a command that runs in this place, with these settings.
     pub(super) fn of(
         server: Server<'a>,
         host: &Host,

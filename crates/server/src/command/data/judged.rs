@@ -1,4 +1,4 @@
-//! The keys that a command may use: those that access control has judged.
+//! Restricts a command to the keys that access control has checked.
 
 use super::Data;
 use crate::acl::User;

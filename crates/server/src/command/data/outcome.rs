@@ -42,8 +42,8 @@ impl Outcome {
         }
     }
 
-    /// Counts the lookups and publishes the changes, which are durable with `epoch`. Frees what a flush
-    /// has emptied.
+    /// Counts the lookups, and publishes the changes, which are durable with `epoch`. Frees the
+    /// space that a flush has emptied.
     pub(crate) fn settle(self, state: &mut State, epoch: Epoch) {
         state.stats.hits += self.hits;
         state.stats.misses += self.misses;

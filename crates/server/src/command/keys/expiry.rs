@@ -50,7 +50,7 @@ pub(crate) fn deadline_option(word: &[u8]) -> Option<Kind> {
 /// A deadline as a request gives it.
 #[derive(Debug)]
 pub(crate) struct Deadline {
-    /// Its kind.
+    /// The form of the deadline.
     pub kind: Kind,
     /// The argument that holds the number.
     pub arg: usize,

@@ -151,7 +151,7 @@ impl May {
 pub(super) struct Scope {
     /// The number of keys. They begin at argument 3.
     pub keys: usize,
-    /// Its rights.
+    /// The rights of the script or the function.
     pub may: May,
 }
 

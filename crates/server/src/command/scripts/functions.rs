@@ -16,7 +16,7 @@ const MAP: &str = "redis/functions";
 /// A library.
 #[derive(Debug)]
 pub(super) struct Library {
-    /// Its whole text.
+    /// The library's whole text.
     pub text: Arc<[u8]>,
     /// The SHA-1 of the text.
     pub sha: String,
@@ -221,7 +221,8 @@ impl Functions {
         })
     }
 
-    /// Applies a change that has been written. Returns the SHA-1s of the libraries that are gone.
+    /// Applies a change that has been written. Returns the SHA-1s of the libraries that it has
+    /// removed.
     pub(super) fn apply(&mut self, change: Change, epoch: Epoch) -> Vec<String> {
         let mut gone = Vec::new();
         for name in change.gone {

@@ -24,9 +24,9 @@ const SETS_MAX: usize = 8;
 /// The use of the members.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Joined {
-    /// They are the reply.
+    /// The members are the reply.
     Replied,
-    /// They are stored in the first argument's key, with an event of this name.
+    /// The members are stored in the first argument's key, with an event of this name.
     Stored(&'static str),
 }
 

@@ -76,7 +76,7 @@ pub(crate) enum Progress {
     More,
     /// Everything has been read.
     Complete,
-    /// Its source has changed since the last step: the command has to begin again.
+    /// A source has changed since the last step: the command has to begin again.
     Changed,
 }
 
@@ -120,7 +120,7 @@ pub(crate) trait Work: Debug + Send {
     /// Replies after the transaction has committed.
     fn reply(&mut self, out: &mut Out<'_>);
 
-    /// Returns its memory, bytes.
+    /// Returns the memory of this work, bytes.
     fn bytes(&self) -> usize;
 
     /// Returns the room in the log to request when the result is stored, bytes. The job waits for
@@ -149,7 +149,7 @@ impl Default for Steps {
     }
 }
 
-/// One step: ends after a time or a number of elements.
+/// One step, which ends after a time or a number of elements.
 #[derive(Debug)]
 pub(crate) struct Step {
     left: u64,

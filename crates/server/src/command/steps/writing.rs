@@ -68,7 +68,7 @@ impl Fold {
 pub(crate) enum Given {
     /// An argument.
     Arg(usize),
-    /// One byte that is computed from its arguments.
+    /// One byte that is computed from the arguments.
     Byte([u8; 1]),
 }
 

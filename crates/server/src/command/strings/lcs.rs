@@ -1,5 +1,5 @@
-//! The longest common subsequence of two strings, by the textbook table of lengths. The table
-//! takes four bytes for every pair of bytes, so its size is bounded like that of a value.
+//! The longest common subsequence of two strings, by the textbook table of lengths. The table takes
+//! four bytes for every pair of bytes, so its size has the same bound as the size of a value.
 
 use crate::command::flag::READ;
 use crate::command::spec::{Command, TWO, data};
