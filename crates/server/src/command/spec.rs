@@ -113,7 +113,7 @@ pub(crate) struct Command {
     /// The arguments that are keys.
     pub keys: Keys,
     /// The second words that the command knows, each with its arity, which counts both words. If
-    /// there are none here, the command takes any second word.
+    /// the list is empty, the command takes any second word.
     pub words: &'static [(&'static str, i8)],
     /// The function that runs the command.
     pub run: Run,
