@@ -1,10 +1,12 @@
-//! The subjects of rules: every command and subcommand with its categories and its use of its keys.
+//! The commands that access rules refer to: every command and subcommand, with its categories and
+//! its use of its keys.
 //!
-//! The facts are Redis's own (`facts.txt`). So a rule such as `+@read -@dangerous` means the same
-//! as in Redis. Commands that Redis does not have get the categories of their flags.
+//! The facts about Redis's commands are Redis's own (`facts.txt`), so a rule such as
+//! `+@read -@dangerous` means the same as in Redis. A command that Redis does not have gets its
+//! categories from its flags.
 //!
-//! Each command and subcommand has a number: a command, and behind it its subcommands. Numbers
-//! are made at the start and are never written anywhere.
+//! Each command and subcommand has a number. The numbers of a command's subcommands follow the
+//! command's own number. Numbers are assigned when the process starts and are never stored.
 
 use crate::command::{Command, Keys, flag, table};
 use crate::resp::parse::Args;
@@ -39,9 +41,9 @@ pub(crate) const CATEGORIES: [&str; 21] = [
 /// The access of a command to a key: to read it, to write it, both or neither.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Access {
-    /// True if it answers the key's contents or copies them elsewhere.
+    /// True if the command returns the key's contents or copies them elsewhere.
     pub read: bool,
-    /// True if it changes the key's contents.
+    /// True if the command changes the key's contents.
     pub write: bool,
 }
 
@@ -50,22 +52,23 @@ pub(crate) struct Access {
 pub(crate) struct KeyUse(&'static str);
 
 impl KeyUse {
-    /// A string that is written without being read.
+    /// A key that is overwritten without being read.
     const OVERWRITE: KeyUse = KeyUse("OW.update");
     /// A key that is only read.
     const READ: KeyUse = KeyUse("RO.access");
 
-    /// Returns its flags.
+    /// Returns the flags.
     pub(crate) fn flags(self) -> impl Iterator<Item = &'static str> + Clone {
         self.0.split('.').filter(|flag| !flag.is_empty())
     }
 
-    /// Returns whether the key is only read. Redis then reports a missing key as missing.
+    /// Returns whether the command only reads the key. If such a key is missing, Redis publishes
+    /// `keymiss`.
     pub(crate) fn only_looks(self) -> bool {
         self.0.starts_with("RO")
     }
 
-    /// Returns the access that a rule must allow.
+    /// Returns the access that the user's rules must allow.
     pub(crate) fn access(self) -> Access {
         let changes = |flag| ["update", "insert", "delete"].contains(&flag);
         Access {
@@ -78,23 +81,23 @@ impl KeyUse {
 /// A command or a subcommand.
 #[derive(Debug)]
 pub(crate) struct Entry {
-    /// `get`, or `config|get`.
+    /// The name: `get`, or `config|get`.
     pub name: String,
-    /// Its command.
+    /// The command. A subcommand has the command that contains it.
     pub command: &'static Command,
-    /// The number of the command that it is a subcommand of.
+    /// The number of the command that contains this subcommand; `None` for a command.
     pub parent: Option<usize>,
-    /// One bit for each of [`CATEGORIES`].
+    /// The categories, one bit for each of [`CATEGORIES`].
     categories: u32,
-    /// The access to its keys but the first.
+    /// The access to all keys except the first.
     pub others: Access,
-    /// The use of the first key and of the others, in Redis's flags.
+    /// The use of the first key, and the use of the other keys.
     uses: (KeyUse, KeyUse),
 }
 
 impl Entry {
-    /// Returns the use of a request's first key, or of its other keys. For SET and BITFIELD it
-    /// depends on the arguments.
+    /// Returns the use of a request's first key if `first`, or of its other keys if not. For SET
+    /// and BITFIELD the use depends on the arguments.
     pub(crate) fn key_use(&self, args: &Args<'_>, first: bool) -> KeyUse {
         let gets = || args.from(3).any(|arg| arg.eq_ignore_ascii_case(b"GET"));
         match self.name.as_str() {
@@ -104,12 +107,13 @@ impl Entry {
         }
     }
 
-    /// Returns whether it does nothing to keys, as a container of subcommands or a HELP does.
+    /// Returns whether it uses no keys, like a container of subcommands or HELP.
     pub(crate) fn has_no_keys(&self) -> bool {
         self.uses.0 == KeyUse::default()
     }
 
-    /// Returns the use of its first key, or of its other keys, for any arguments.
+    /// Returns the use of the first key if `first`, or of the other keys if not, before any
+    /// arguments are known.
     pub(crate) fn any_use(&self, first: bool) -> KeyUse {
         if first { self.uses.0 } else { self.uses.1 }
     }
@@ -119,7 +123,7 @@ impl Entry {
         self.categories & bit("write") != 0
     }
 
-    /// Returns whether it is in a category.
+    /// Returns whether it is in the category with this number.
     pub(crate) fn is_in(&self, category: usize) -> bool {
         self.categories & (1 << category) != 0
     }
@@ -173,7 +177,8 @@ impl Facts {
     }
 }
 
-/// Returns whether all operations of a BITFIELD read. An operation that cannot be parsed may write.
+/// Returns whether all operations of a BITFIELD only read. An operation that cannot be parsed
+/// counts as a write.
 fn only_gets(args: &Args<'_>) -> bool {
     let mut at = 2;
     while at < args.len() {
@@ -186,7 +191,7 @@ fn only_gets(args: &Args<'_>) -> bool {
     at == args.len()
 }
 
-/// Returns the number of a category.
+/// Returns the number of the category with this name.
 pub(crate) fn category_number(name: &[u8]) -> Option<usize> {
     CATEGORIES
         .iter()
@@ -242,7 +247,7 @@ impl Catalog {
         self.at(self.number(command, word))
     }
 
-    /// Returns the entry of a name in lower case.
+    /// Returns the entry with this name, which must be in lower case.
     pub(crate) fn named(&self, name: &str) -> Option<&Entry> {
         self.numbers.get(name).map(|number| &self.entries[*number])
     }
@@ -255,7 +260,7 @@ impl Catalog {
         parent: Option<usize>,
     ) -> usize {
         let known = facts.categories.get(name.as_str()).copied();
-        // Facts list what is fast; the rest of what Redis has is slow, its containers too.
+        // The facts mark the fast commands. Every other entry counts as slow, a container included.
         let is_known = known.is_some() || facts.uses.contains_key(name.as_str());
         let mut categories = known.unwrap_or_else(|| {
             if is_known || (command.words.is_empty() && parent.is_none()) {
@@ -267,7 +272,7 @@ impl Catalog {
         if categories & bit("fast") == 0 {
             categories |= bit("slow");
         }
-        // For a command that Redis does not have, its own flags say what it does.
+        // Without facts about the keys, the command's flags determine their use.
         let by_flags = match (command.has(flag::WRITE), command.has(flag::READ)) {
             _ if command.keys == Keys::None || !command.words.is_empty() => KeyUse::default(),
             (true, _) => KeyUse("RW.access.update"),
@@ -322,13 +327,14 @@ impl Catalog {
         number + 1..=number + count
     }
 
-    /// Returns the number of `get` or `config|get`, in any case.
+    /// Returns the number of the command or subcommand with this name (`get`, `config|get`), in any
+    /// case.
     pub(crate) fn find(&self, name: &[u8]) -> Option<usize> {
         let name = std::str::from_utf8(name).ok()?.to_ascii_lowercase();
         self.numbers.get(&name).copied()
     }
 
-    /// Returns the number of the command or subcommand that a request names.
+    /// Returns the number of a command, or of its subcommand called `word` if there is one.
     pub(crate) fn number(&self, command: &Command, word: Option<&[u8]>) -> usize {
         let number = self.numbers.get(command.name).copied().unwrap_or_default();
         let Some(word) = word.filter(|_| !command.words.is_empty()) else {

@@ -1,5 +1,5 @@
-//! Users as rules: what ACL LIST and ACL GETUSER show and ACL SAVE writes. Applied to a new user,
-//! the text makes the same one.
+//! Describes users as rules: ACL LIST and ACL GETUSER show this text, and ACL SAVE writes it. A new
+//! user to which the text is applied equals the described user.
 
 use super::catalog::{CATALOG, CATEGORIES};
 use super::selector::Selector;
@@ -7,8 +7,8 @@ use super::user::User;
 use std::fmt::Write;
 
 impl User {
-    /// Returns the words after `user`: name, flags, passwords, rules. `None`: a password has no
-    /// form at rest yet.
+    /// Returns the words after `user`: name, flags, passwords, rules. `None` while a password of
+    /// the user is not hashed yet.
     pub(crate) fn describe(&self) -> Option<Vec<u8>> {
         let mut text = self.name.clone();
         for flag in self.flags() {
@@ -29,7 +29,7 @@ impl User {
         Some(text)
     }
 
-    /// Returns its flags as words of a rule.
+    /// Returns the user's flags as words of a rule.
     pub(crate) fn flags(&self) -> impl Iterator<Item = &'static str> {
         let sanitize = match self.sanitize {
             Some(true) => Some("sanitize-payload"),
@@ -43,7 +43,7 @@ impl User {
     }
 }
 
-/// Returns a hash in hexadecimal digits.
+/// Returns bytes, such as a hash, in hexadecimal digits.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len() * 2);
     for byte in bytes {
@@ -80,7 +80,7 @@ impl Selector {
             let prefix: &[u8] = match (known.access.read, known.access.write) {
                 (true, false) => b"%R~",
                 (false, true) => b"%W~",
-                // `~*` is another rule: no pattern may follow it.
+                // `~*` would be read as the rule `allkeys`, after which no pattern may follow.
                 _ if known.pattern == b"*" => b"%RW~",
                 _ => b"~",
             };
@@ -106,15 +106,15 @@ impl Selector {
             .join(&b' ')
     }
 
-    /// Returns `-@all +@read -keys`: first the categories that cover the most, as Redis does, then
-    /// the exceptions. A category is named if more of its commands match than do not. The one with
-    /// the fewest exceptions is named first.
+    /// Returns the rules for commands, such as `-@all +@read -keys`. As in Redis, categories come
+    /// first, then single commands. A category is named if its rule is right for more of its
+    /// commands than it is wrong for. The category with the fewest wrong commands is named first.
     pub(crate) fn describe_commands(&self) -> Vec<u8> {
         let additive = !self.future;
         let mut said = Selector::new(true);
         said.change_all(!additive);
         let mut text = String::from(if additive { "-@all" } else { "+@all" });
-        // The rest that is not described yet. A category is removed from it once it is named.
+        // The selector without the categories that are named already.
         let mut rest = self.clone();
         loop {
             let mut best: Option<(usize, usize, usize)> = None;

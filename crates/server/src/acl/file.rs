@@ -17,11 +17,11 @@ use std::sync::Arc;
 pub(crate) struct FileError(Vec<String>);
 
 impl Acl {
-    /// Replaces all users by those of a file. `default` stays as it is if the file does not name
-    /// it.
+    /// Replaces all users by those of a file. If the file does not name `default`, that user stays
+    /// as it is.
     pub(crate) fn load(&mut self, path: &Path, all_channels: bool) -> Result<(), FileError> {
         let place = path.display();
-        // ACL SAVE replaces the file, so a pipe is refused.
+        // Only a regular file is accepted, because ACL SAVE replaces the file.
         let mut text = Vec::new();
         let file = open_regular(File::options().read(true), 0, path);
         let read = file.and_then(|mut file| file.read_to_end(&mut text));
@@ -93,7 +93,7 @@ impl Acl {
     /// Returns all users as lines of the configuration, for [`configure`](Self::configure).
     ///
     /// # Errors
-    /// A user that the configuration cannot hold.
+    /// If a password is still being hashed, or the user's rules are not UTF-8.
     pub(crate) fn lines(&self) -> Result<Vec<String>, String> {
         let line = |user: &Arc<User>| {
             let name = String::from_utf8_lossy(&user.name).into_owned();

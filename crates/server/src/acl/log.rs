@@ -5,7 +5,7 @@ use super::selector::{Denied, Reason};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// Repeats within this are counted.
+/// A repeat of a denial within this time is only counted.
 const GROUPED: Duration = Duration::from_secs(60);
 /// The number of newest entries that are searched for a repeat.
 const LOOKED_AT: usize = 10;
@@ -13,31 +13,31 @@ const LOOKED_AT: usize = 10;
 /// The most bytes of a key or a name that are kept.
 const TEXT_BYTES_MAX: usize = 256;
 
-/// The place of a denial.
+/// The context in which a command was denied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Context {
-    /// Outside of blocks.
+    /// Neither in a MULTI block nor in a script.
     TopLevel,
-    /// In a block.
+    /// In a MULTI block.
     Multi,
     /// In a script.
     Script,
 }
 
-/// A denial, and its repeats.
+/// A denial and the number of its repeats.
 #[derive(Debug)]
 pub(crate) struct Entry {
-    /// The number of times it happened.
+    /// The number of times that the denial has happened.
     pub count: u64,
     /// The denial.
     pub denied: Denied,
-    /// The place where it happened.
+    /// The context in which the denial happened.
     pub context: Context,
     /// The name of the user.
     pub user: Vec<u8>,
     /// The client, as CLIENT LIST shows it.
     pub client: String,
-    /// The time of its last occurrence.
+    /// The time of the latest denial.
     pub at: Instant,
 }
 
@@ -74,7 +74,7 @@ impl Entry {
         }
     }
 
-    /// Returns Redis's word for the place.
+    /// Returns Redis's word for the context.
     pub(crate) fn context(&self) -> &'static str {
         match self.context {
             Context::TopLevel => "toplevel",
@@ -91,7 +91,7 @@ pub(crate) struct Log {
 }
 
 impl Log {
-    /// Adds a denial; `max` entries are kept.
+    /// Adds a denial, or counts it if it repeats one of the newest. Keeps the newest `max` entries.
     pub(crate) fn add(&mut self, mut new: Entry, max: usize) {
         let repeats = |entry: &Entry| {
             entry.denied.reason == new.denied.reason
@@ -118,7 +118,7 @@ impl Log {
         self.entries.iter()
     }
 
-    /// Forgets all.
+    /// Removes all entries.
     pub(crate) fn clear(&mut self) {
         self.entries.clear();
     }

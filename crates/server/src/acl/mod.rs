@@ -1,24 +1,26 @@
 //! Access control: users, their rights, and the log of denials.
 //!
-//! Every client is a user: `default` until it says otherwise. The rules are Redis's, down to the
-//! texts. A session holds its user. When rules change, the new user is put into every session that
-//! has it. So a request costs no lookup, and only one branch if its user may do everything.
+//! Every client acts as a user: as `default` until it authenticates as another. The rules and the
+//! error texts are Redis's. A session holds its user. When rules change, every session of the user
+//! gets the new version. So a request costs no lookup of its user, and only one branch if the user
+//! may do everything.
 //!
 //! # Parts
-//! * `catalog`: the subjects of rules. `selector`, `user`: rules, and the users that have them.
-//! * `rules`, `describe`: rules as words, read and written. `file`: the ACL file.
-//! * `secret`: passwords, at rest and in memory. `prove`, `throttle`: judging them without stopping
-//!   the loop, and slowing down guesses. `log`: the denials and their clients.
+//! * `catalog`: the commands that rules refer to. `selector`: a set of rules. `user`: a user and
+//!   its sets of rules.
+//! * `rules` parses rules; `describe` writes them as text. `file`: the ACL file.
+//! * `secret`: a password, at rest and in memory. `prove` checks passwords without stopping the
+//!   loop. `throttle` slows down guesses. `log`: the denials and their clients.
 //!
 //! # Where users live
 //! Users are configuration, as in Redis, and not part of the database. They come from the ACL file
 //! or the configuration, and ACL SAVE writes them. A backup of the data holds no passwords.
 //!
 //! # Deviations
-//! * ACL LOAD disconnects the clients of users that are gone; Redis 7.0 disconnects all users
-//!   but `default`.
-//! * An ACL file that does not name `default` leaves it as `requirepass` made it; in Redis it
-//!   becomes all-powerful without a password.
+//! * ACL LOAD disconnects only clients whose user no longer exists. Redis 7.0 disconnects the
+//!   clients of all users but `default`.
+//! * If an ACL file does not name `default`, that user stays as `requirepass` made it. In Redis it
+//!   may then do everything without a password.
 
 pub(crate) mod catalog;
 mod describe;
@@ -48,24 +50,24 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use user::Judged;
 
-/// The name of the user that every client is at first.
+/// The name of the user that every client acts as until it authenticates.
 const DEFAULT: &[u8] = b"default";
 
-/// The users.
+/// The users and the log of denials.
 #[derive(Debug)]
 pub(crate) struct Acl {
     users: BTreeMap<Vec<u8>, Arc<User>>,
     default: Arc<User>,
     /// True if commands have changed users since the configuration was stored.
     pub changed: bool,
-    /// New passwords that are not on their way to their form at rest.
+    /// New passwords that have not been handed over for hashing yet.
     fresh: Vec<Arc<Secret>>,
     /// The log of denials.
     pub log: Log,
 }
 
 impl Acl {
-    /// Returns the access control with the user `default` alone.
+    /// Returns an access control whose only user is `default`.
     pub(crate) fn new() -> Self {
         let default = Arc::new(User::all_powerful(DEFAULT));
         Acl {
@@ -89,12 +91,12 @@ impl Acl {
         self.put(user);
     }
 
-    /// Returns the user that every client is at first.
+    /// Returns `default`, the user that every client acts as until it authenticates.
     pub(crate) fn default_user(&self) -> &Arc<User> {
         &self.default
     }
 
-    /// Returns whether a client that has not authenticated is `default`.
+    /// Returns whether a client may act as `default` without authenticating.
     pub(crate) fn open(&self) -> bool {
         self.default.nopass && self.default.enabled
     }
@@ -104,19 +106,20 @@ impl Acl {
         self.users.get(name)
     }
 
-    /// Returns all users by name.
+    /// Returns all users, sorted by name.
     pub(crate) fn users(&self) -> impl Iterator<Item = &Arc<User>> {
         self.users.values()
     }
 
-    /// Returns the user with this name if the password is known to be right: see [`prove`].
+    /// Returns the user with this name if the password is already known to be right. [`prove`]
+    /// checks the passwords that are not known yet.
     pub(crate) fn login(&self, name: &[u8], password: &[u8]) -> Option<Arc<User>> {
         let user = self.users.get(name)?;
         let right = matches!(user.judge(&Mark::of(password)), Judged::Right);
         right.then(|| Arc::clone(user))
     }
 
-    /// Makes or replaces a user.
+    /// Adds a user, or replaces the user of the same name.
     fn put(&mut self, user: User) {
         let user = Arc::new(user);
         let fresh = user.passwords.iter().filter(|secret| !secret.is_stored());
@@ -151,12 +154,12 @@ impl Acl {
         Ok(())
     }
 
-    /// Takes the new passwords since the last call, which must be hashed.
+    /// Takes the passwords that were added since the last call. The caller must have them hashed.
     fn take_fresh(&mut self) -> Vec<Arc<Secret>> {
         std::mem::take(&mut self.fresh)
     }
 
-    /// Removes a user; `default` stays.
+    /// Removes a user, and returns whether it did. `default` cannot be removed.
     pub(crate) fn remove(&mut self, name: &[u8]) -> bool {
         let removed = name != DEFAULT && self.users.remove(name).is_some();
         self.changed |= removed;
@@ -165,12 +168,13 @@ impl Acl {
     }
 }
 
-/// Returns whether a file can hold a user's name.
+/// Returns whether a user may have this name: the ACL file could not hold an empty name, a blank or
+/// a zero byte.
 pub(crate) fn is_name(name: &[u8]) -> bool {
     !name.is_empty() && !name.iter().any(|b| rules::is_blank(*b) || *b == 0)
 }
 
-/// Judges a request of a user that may not do everything. The error is the reply.
+/// Checks a request of a user that may not do everything. The error is the reply.
 #[cold]
 pub(crate) fn check(
     state: &mut State,
@@ -203,15 +207,15 @@ pub(crate) fn check(
     check_sort(session, command, args)
 }
 
-/// Judges the options of SORT. The error is the reply.
+/// Checks the options of SORT. The error is the reply.
 fn check_sort(session: &Session, command: &Command, args: &Args<'_>) -> Result<(), String> {
     session.user.check_sort(command, args).map_err(|option| {
         format!("ERR {option} option of SORT denied due to insufficient ACL permissions.")
     })
 }
 
-/// Judges a command of a block again when the block runs: the rules may have changed since. The
-/// error is its reply.
+/// Checks a command of a block again when the block runs, because the rules may have changed. The
+/// error is the command's reply.
 pub(crate) fn check_again(
     state: &mut State,
     session: &Session,
@@ -266,7 +270,7 @@ pub(crate) fn login(
     false
 }
 
-/// Logs a denial that the caller of a script met in the script.
+/// Logs that a script did something that its caller may not do.
 pub(crate) fn note_of_script(state: &mut State, denied: Denied) {
     let Some((user, client)) = state.scripts.caller() else {
         return;
@@ -298,9 +302,9 @@ pub(crate) fn requirepass_changed(state: &mut State, mine: &mut Session) {
     spread(state, mine);
 }
 
-/// Puts the users that have changed into all sessions. It disconnects the clients of users that are
-/// gone, and those that listen to channels they may no longer use. Returns `false` if `mine` is one
-/// of them.
+/// Gives every session the current version of its user. Disconnects a client if its user is gone,
+/// or if it listens to a channel that the user may no longer use. Returns `false` if the client of
+/// `mine` must be disconnected.
 pub(crate) fn spread(state: &mut State, mine: &mut Session) -> bool {
     let acl = &state.acl;
     let mut gone = Vec::new();
@@ -313,7 +317,7 @@ pub(crate) fn spread(state: &mut State, mine: &mut Session) -> bool {
     }
     let stays = renew(acl, mine);
     for (index, id) in gone {
-        // It is not served any more, not even by events before it is closed.
+        // Until the connection is closed, no event may serve the client.
         state.blocking.take(id);
         state.touch(index);
     }

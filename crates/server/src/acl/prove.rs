@@ -1,22 +1,25 @@
-//! Passwords that cannot be judged at once, and answers that are delayed.
+//! Checks the passwords that need argon2id, and delays the answers to wrong passwords.
 //!
 //! A request that logs in is checked before it runs ([`gate`]). If a [`Secret`] of its user has no
 //! mark yet, argon2id has to try the password, which takes tens of milliseconds. A separate thread
-//! does that. Until it is done, the request stays unread in its connection's input, as under CLIENT
-//! PAUSE, and has had no effect. The result becomes the secret's mark, or an entry in a short list
-//! of refuted passwords; then the request is checked again. A request with a wrong password is
-//! postponed once more, until its delay is over ([`throttle`](super::throttle)). A request, above
-//! all EXEC, may have several passwords. They are judged one after the other, and each wrong one is
-//! counted and its answer delayed ([`Proof`] records the progress).
+//! does that. Until the thread is done, the request stays unread in its connection's input, as
+//! under CLIENT PAUSE, and has had no effect. A password that is right gives the secret its mark; a
+//! wrong one enters a short list of refuted passwords. Then the request is checked again.
 //!
-//! So a password that was right once in this process is always judged at once. Any other password
-//! waits for at most one try of each other address. An address has one check at a time, and
-//! addresses that were wrong lately come last.
+//! A request with a wrong password is postponed once more, until its delay is over
+//! ([`throttle`](super::throttle)). A request, above all EXEC, may have several passwords. They are
+//! checked one after the other. Each wrong one is counted and delays the answer ([`Proof`] records
+//! the progress).
 //!
-//! New passwords are hashed by the same thread. ACL LIST, GETUSER and SAVE and CONFIG REWRITE wait for that.
+//! So a password that was right once in this process is always checked at once. Any other password
+//! waits for at most one check from each other address, because an address has one check at a time.
+//! Addresses that recently sent wrong passwords come last.
 //!
-//! Invariant: a session that `asks` is in `checks`, `overflow` or `unhashed` once. A session whose
-//! proof is `held` is in `held` once, with that deadline.
+//! New passwords are hashed by the same thread. ACL LIST, ACL GETUSER, ACL SAVE and CONFIG REWRITE wait
+//! until all passwords are hashed.
+//!
+//! Invariant: a session in `checks`, `overflow` or `unhashed` is there once, and it `asks`. A
+//! session whose proof is `held` is in `held` once, with that deadline.
 
 use super::secret::{Mark, Secret};
 use super::throttle::{Address, Throttle, delay};
@@ -36,13 +39,13 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 use std::time::Instant;
 
-/// The most checks that wait at a time, each of another address.
+/// The most checks that wait at a time, each from a different address.
 const CHECKS_MAX: usize = 64;
 /// The number of clients from `overflow` that try again when there is room.
 const WOKEN: usize = 16;
 /// The most refuted passwords that are remembered.
 const REFUTED_MAX: usize = 1024;
-/// The number of new passwords without a hash at which ACL SETUSER waits.
+/// ACL SETUSER waits while this number of new passwords are not hashed yet.
 const FRESH_MAX: usize = 64;
 
 /// A password to be tried.
@@ -57,11 +60,11 @@ struct Check {
 /// The progress in judging the passwords of a client's next request.
 #[derive(Debug, Default)]
 pub(crate) struct Proof {
-    /// The index of the command of the block that is judged next.
+    /// The index in the block of the command that is checked next.
     command: usize,
-    /// The index of the command's need that is judged next.
+    /// The index of that command's need that is checked next.
     need: usize,
-    /// True if the thread has found that password wrong.
+    /// True if the thread has found the password of that need wrong.
     refuted: bool,
     /// The time until which the answer to a wrong password is delayed. `None`: it is not delayed.
     held: Option<Instant>,
@@ -86,7 +89,7 @@ impl Proof {
     }
 }
 
-/// A job of the thread.
+/// A job for the thread.
 enum Job {
     Hash(Arc<Secret>),
     Verify(Arc<Secret>, Box<[u8]>),
@@ -95,7 +98,7 @@ enum Job {
 /// The result of a job.
 #[derive(Debug)]
 pub(crate) enum Proved {
-    /// A new password is hashed.
+    /// A new password was hashed.
     Hashed,
     /// The password was tried; true if it is right.
     Verified(bool),
@@ -105,12 +108,13 @@ pub(crate) enum Proved {
 #[derive(Default)]
 pub(crate) struct Prover {
     worker: Option<SyncSender<Job>>,
-    /// The check that the thread is trying. `None`: it hashes or rests.
+    /// The check that the thread is working on. `None` if it hashes or rests.
     trying: Option<Check>,
     busy: bool,
-    /// True if its last job was to try a password. Then a new password is hashed first.
+    /// True if the thread's last job was to try a password. Its next job is then to hash a new
+    /// password, if one waits.
     tried: bool,
-    /// Passwords that the thread was given to try.
+    /// The number of times that the thread was given a password to try.
     tries: u64,
     checks: VecDeque<Check>,
     fresh: VecDeque<Arc<Secret>>,
@@ -129,7 +133,8 @@ impl Prover {
         self.held.first().map(|(at, ..)| *at)
     }
 
-    /// Returns the number of passwords that were tried with argon2id, the cost of logins.
+    /// Returns the number of times that argon2id had to try a password, which is the main cost of
+    /// logins.
     pub(crate) fn tries(&self) -> u64 {
         self.tries
     }
@@ -139,14 +144,15 @@ impl Prover {
         all.any(|(known, id)| *id == secret.id && known.is(mark))
     }
 
-    /// Returns the secrets that this password has not been compared with.
+    /// Returns those of the secrets for which it is not known whether the password is right.
     fn open(&self, mark: &Mark, secrets: Vec<Arc<Secret>>) -> Vec<Arc<Secret>> {
         let mut secrets = secrets;
         secrets.retain(|secret| secret.is(mark).is_none() && !self.refutes(mark, secret));
         secrets
     }
 
-    /// Takes the oldest check whose address was not wrong lately, or else the oldest of all.
+    /// Takes the oldest check whose address sent no wrong password recently, or else the oldest of
+    /// all.
     fn next_check(&mut self, now: Instant) -> Option<Check> {
         let throttle = &self.throttle;
         let clean = |check: &Check| throttle.count(check.address, now) == 0;
@@ -167,15 +173,16 @@ impl Prover {
     }
 }
 
-/// A condition of a request that must be settled before it can run.
+/// A condition that must be settled before a request can run.
 enum Need<'a> {
-    /// A user's name and the password to be tried.
+    /// A login: the user's name, and the password to be checked.
     Login(&'a [u8], &'a [u8]),
-    /// A user's name and the password to be removed, which must be found among the user's.
+    /// The removal of a password: the user's name, and the password, which must be found among the
+    /// user's.
     Removal(&'a [u8], &'a [u8]),
-    /// All passwords at rest.
+    /// All passwords must be hashed.
     Hashed,
-    /// Room for new passwords.
+    /// There must be room for new passwords that wait to be hashed.
     Room,
 }
 
@@ -187,8 +194,8 @@ enum Verdict {
     HoldBack,
 }
 
-/// Returns whether a request is postponed. It has had no effect then, and is checked again when
-/// something has changed.
+/// Returns whether a request is postponed. A postponed request has had no effect. It is checked
+/// again when a password was checked or hashed, or when its delay is over.
 #[cold]
 pub(crate) fn gate(
     state: &mut State,
@@ -247,11 +254,11 @@ pub(crate) fn gate(
     true
 }
 
-/// Continues to judge a request at the place that its proof records, and updates the proof.
+/// Checks a request's needs, beginning with the one that its proof names, and updates the proof.
 fn judge(state: &State, session: &mut Session, command: &Command, args: &Args<'_>) -> Verdict {
     let Session { block, proof, .. } = session;
     match block {
-        // The commands of the block run when EXEC does; an unknown one made it broken.
+        // The commands of a block run when EXEC does. A broken block runs none of them.
         Some(block) if !block.broken => {
             for (command, owned) in block.queue.iter().skip(proof.command) {
                 let verdict = judge_command(state, proof, command, &owned.args());
@@ -280,8 +287,8 @@ fn judge_command(state: &State, proof: &mut Proof, command: &Command, args: &Arg
     Verdict::Run
 }
 
-/// Judges a need. `refuted` means that all secrets were tried since the request came. The list of
-/// refuted passwords is short and may have forgotten that.
+/// Checks a need. `refuted`: the thread has tried all secrets for this request and found the
+/// password wrong. The list of refuted passwords is short and may have dropped it since.
 fn judge_need(state: &State, need: Need<'_>, refuted: bool) -> Verdict {
     let prover = &state.prover;
     let attempt = |mark, password: &[u8], secrets| match prover.open(&mark, secrets) {
@@ -388,7 +395,7 @@ impl State {
             && job.is_none()
             && let Some(mut check) = prover.next_check(now)
         {
-            // Passwords that others have tried in the meantime need not be tried again.
+            // Secrets that other checks have settled in the meantime need not be tried again.
             let secrets = std::mem::take(&mut check.secrets);
             check.secrets = prover.open(&check.mark, secrets);
             match check.secrets.pop() {
@@ -451,7 +458,7 @@ impl State {
         self.tend_passwords(Instant::now());
     }
 
-    /// Notes whether the password that a client has given is wrong.
+    /// Records in a client's proof whether the password that was tried is wrong.
     fn note_proof(&mut self, seat: Seat, refuted: bool) {
         let Some(mut connection) = self.connections.take(seat.index) else {
             return;
@@ -462,13 +469,13 @@ impl State {
         self.connections.put(seat.index, connection);
     }
 
-    /// Resumes a client, and some of the clients that found no room.
+    /// Resumes a client, and some of the clients in `overflow`.
     fn after_proof(&mut self, seat: Seat) {
         self.resume(seat);
         self.wake_some();
     }
 
-    /// Resumes some of the clients that found no room.
+    /// Resumes some of the clients in `overflow`.
     fn wake_some(&mut self) {
         for _ in 0..WOKEN {
             let Some(seat) = self.prover.overflow.pop_front() else {
@@ -490,12 +497,13 @@ impl State {
         self.connections.put(seat.index, connection);
     }
 
-    /// Removes a client that leaves, or whose request may no longer run, from all that waits.
+    /// Removes a client from all queues, because it leaves or because its request may no longer
+    /// run.
     pub(crate) fn forget_proof(&mut self, session: &mut Session) {
         self.prover.forget(session);
     }
 
-    /// Reports the memory that checks and their passwords take to the database.
+    /// Reports to the database how much memory the checks and their passwords take.
     fn account_proof(&mut self) {
         let prover = &self.prover;
         let waiting: usize = prover.checks.iter().map(|check| check.password.len()).sum();

@@ -1,4 +1,4 @@
-//! The words that make a user: `on >secret ~cache:* +@read -keys (+set ~tmp:*)`.
+//! Parses the words that define a user: `on >secret ~cache:* +@read -keys (+set ~tmp:*)`.
 
 use super::catalog::{Access, CATALOG, category_number};
 use super::secret::{Mark, PASSWORD_BYTES_MAX, Secret};
@@ -6,28 +6,28 @@ use super::selector::{KeyPattern, Selector};
 use super::user::User;
 use std::sync::Arc;
 
-/// The error in a word, in the words of Redis.
+/// The error in a word, with Redis's text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum RuleError {
     /// No such command or category.
     #[error("Unknown command or category name in ACL")]
     Unknown,
-    /// No rule at all.
+    /// The word is no rule.
     #[error("Syntax error")]
     Syntax,
-    /// A pattern that adds nothing.
+    /// A pattern of keys that has no effect, because all keys are allowed already.
     #[error(
         "Adding a pattern after the * pattern (or the 'allkeys' flag) is not valid and does not \
          have any effect. Try 'resetkeys' to start with an empty list of patterns"
     )]
     AllKeys,
-    /// A pattern that adds nothing.
+    /// A pattern of channels that has no effect, because all channels are allowed already.
     #[error(
         "Adding a pattern after the * pattern (or the 'allchannels' flag) is not valid and does \
          not have any effect. Try 'resetchannels' to start with an empty list of channels"
     )]
     AllChannels,
-    /// Not a hash.
+    /// The text is not a SHA-256 hash.
     #[error(
         "The password hash must be exactly 64 characters and contain only lowercase hexadecimal \
          characters"
@@ -45,7 +45,7 @@ pub(crate) enum RuleError {
     /// The password to be removed does not exist.
     #[error("The password you are trying to remove from the user does not exist")]
     NoSuchPassword,
-    /// `+config|get|x`
+    /// A first argument of a subcommand: `+config|get|x`.
     #[error("Allowing first-arg of a subcommand is not supported")]
     FirstWordOfSubcommand,
 }
@@ -53,7 +53,7 @@ pub(crate) enum RuleError {
 /// A word that was refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum RulesError {
-    /// A word that is no rule.
+    /// A word with an error.
     #[error("Error in ACL SETUSER modifier '{}': {why}", String::from_utf8_lossy(.word))]
     Word {
         /// The word.
@@ -67,7 +67,7 @@ pub(crate) enum RulesError {
 }
 
 impl User {
-    /// Applies words in order. After an error the user is of no use.
+    /// Applies words in order. After an error the user must be discarded.
     pub(crate) fn apply<'a>(
         &mut self,
         words: impl Iterator<Item = &'a [u8]>,
@@ -117,7 +117,7 @@ impl User {
                 [b'(', inner @ .., b')'] => {
                     let mut selector = Selector::new(all_channels);
                     for word in blanks(inner) {
-                        // In a file the selector would end with this word.
+                        // When the ACL file is read, a word that ends with `)` ends the selector.
                         if word.ends_with(b")") {
                             return Err(RuleError::Syntax);
                         }
@@ -142,7 +142,8 @@ impl User {
         self.nopass = false;
     }
 
-    /// Removes the password that is meant, which may be there in both forms.
+    /// Removes every secret that `is_meant` selects. A password may be present in both forms,
+    /// SHA-256 and argon2id.
     fn remove_password(&mut self, is_meant: impl Fn(&Secret) -> bool) -> Result<(), RuleError> {
         let before = self.passwords.len();
         self.passwords.retain(|secret| !is_meant(secret));
@@ -281,7 +282,7 @@ fn check_word(word: &[u8]) -> Result<(), RuleError> {
     Ok(())
 }
 
-/// Returns whether C calls a byte a blank.
+/// Returns whether a byte is a blank for C's `isspace`.
 pub(crate) fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t'..=b'\r')
 }

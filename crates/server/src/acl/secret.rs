@@ -1,13 +1,14 @@
-//! A password as a user has it: at rest, and while the process runs.
+//! A user's password: its form at rest, and its form in memory.
 //!
-//! At rest it is argon2id in the usual text form (`$argon2id$v=19$m=19456,t=2,p=1$salt$hash`). A
-//! thief of the file pays 19 MiB and tens of milliseconds for each guess. SHA-256 in hexadecimal
-//! digits, Redis's form, is read and kept as well.
+//! At rest a password is an argon2id hash in the usual text form
+//! (`$argon2id$v=19$m=19456,t=2,p=1$salt$hash`). A thief of the file pays 19 MiB and tens of
+//! milliseconds for each guess. SHA-256 in hexadecimal digits, which is Redis's form, is accepted
+//! too and kept in that form.
 //!
-//! In memory each password that was set or was right once has a *mark*. It is the password's
-//! SHA-256, hashed again behind a key that is random per process. A client that logs in costs a
-//! comparison of marks, microseconds. Only while a secret has no mark, an offered password has to
-//! be tried by argon2id. [`super::prove`] lets another thread do that.
+//! In memory, each password that was set in this process, or was right once, has a *mark*: the
+//! password's SHA-256, hashed again with a key that is random per process. Checking a password then
+//! costs a comparison of marks, which takes microseconds. Only while a secret has no mark, argon2id
+//! has to try the passwords that clients offer. [`super::prove`] lets another thread do that.
 
 use super::rules::RuleError;
 use argon2::password_hash::{PasswordHash, PasswordHasher, PasswordVerifier, SaltString};
@@ -20,9 +21,9 @@ use subtle::ConstantTimeEq;
 
 /// The longest password, bytes.
 pub(crate) const PASSWORD_BYTES_MAX: usize = 4096;
-/// Memory of one argon2id hash of ours, KiB: what OWASP recommends for two passes.
+/// Memory of an argon2id hash that this server makes, KiB: OWASP's recommendation for two passes.
 const MEMORY_KIB: u32 = 19 * 1024;
-/// Passes of one argon2id hash of ours.
+/// Passes of an argon2id hash that this server makes.
 const PASSES: u32 = 2;
 /// The most memory that a hash from a file may ask for, KiB.
 const MEMORY_KIB_MAX: u32 = 64 * 1024;
@@ -42,7 +43,7 @@ enum Stored {
     Argon2(Box<str>),
 }
 
-/// A password's keyed hash; it means nothing outside of this process.
+/// A password's keyed hash. The key is random per process, so the hash is of no use to others.
 #[derive(Clone, Copy)]
 pub(crate) struct Mark([u8; 32]);
 
@@ -60,7 +61,8 @@ impl Mark {
         Mark(keyed.finalize().into())
     }
 
-    /// Returns whether both are of one password. The time it takes does not show where they differ.
+    /// Returns whether both marks are of the same password. The time that this takes does not show
+    /// where the marks differ.
     pub(crate) fn is(&self, other: &Mark) -> bool {
         self.0.ct_eq(&other.0).into()
     }
@@ -68,7 +70,7 @@ impl Mark {
 
 /// One password of a user.
 pub(crate) struct Secret {
-    /// Its number, unique in this process.
+    /// The secret's number, unique in this process.
     pub id: u64,
     mark: OnceLock<Mark>,
     stored: OnceLock<Stored>,
@@ -119,13 +121,14 @@ impl Secret {
         Ok(Secret::new(Some(mark), Some(Stored::Sha256(hash)), None))
     }
 
-    /// Returns whether a password with this mark is right; `None` if that is not known.
+    /// Returns whether the password with this mark is right; `None` while the secret has no mark.
     pub(crate) fn is(&self, mark: &Mark) -> Option<bool> {
         self.mark.get().map(|known| known.is(mark))
     }
 
-    /// Returns whether a rule that gives a form at rest means this secret. Once its mark is known,
-    /// a secret that is stored as argon2id also matches its SHA-256.
+    /// Returns whether `rule` is the same password. A rule gave `rule` in its form at rest. A
+    /// secret that is stored as argon2id also equals the SHA-256 of its password, once its mark is
+    /// known.
     pub(crate) fn is_meant_by(&self, rule: &Secret) -> bool {
         self == rule
             || rule
@@ -134,7 +137,7 @@ impl Secret {
                 .is_some_and(|mark| self.is(mark) == Some(true))
     }
 
-    /// Returns its form at rest; `None` while it has none.
+    /// Returns the form at rest; `None` while the password is not hashed yet.
     pub(crate) fn text(&self) -> Option<String> {
         Some(match self.stored.get()? {
             Stored::Sha256(hash) => super::hex(hash),
@@ -142,18 +145,19 @@ impl Secret {
         })
     }
 
-    /// Returns whether it has its form at rest.
+    /// Returns whether the password has its form at rest.
     pub(crate) fn is_stored(&self) -> bool {
         self.stored.get().is_some()
     }
 
-    /// Notes that a password with this mark was right.
+    /// Notes that the password with this mark is right.
     pub(crate) fn learn(&self, mark: Mark) {
-        // If the mark is set, another thread has learned the same.
+        // If a mark is set already, another check has set the same one.
         let _ = self.mark.set(mark);
     }
 
-    /// Brings it into its form at rest: tens of milliseconds and [`memory_bytes`](Self::memory_bytes).
+    /// Hashes the password for its form at rest. That takes tens of milliseconds and
+    /// [`memory_bytes`](Self::memory_bytes).
     pub(crate) fn hash(&self) {
         let plain = self
             .plain
@@ -168,8 +172,8 @@ impl Secret {
             let hash = argon2.hash_password(&plain, &salt).ok()?;
             Some(hash.to_string())
         });
-        // The parameters are constants that argon2 accepts. If it did not, Redis's form would
-        // remain.
+        // The parameters are constants that argon2 accepts. If it ever refused them, the password
+        // would be stored in Redis's form.
         let stored = match hashed {
             Some(text) => Stored::Argon2(text.into()),
             None => Stored::Sha256(Sha256::digest(&plain).into()),
@@ -177,7 +181,8 @@ impl Secret {
         let _ = self.stored.set(stored);
     }
 
-    /// Tries a password the slow way.
+    /// Returns whether a password is right. If the form at rest is argon2id, the password is
+    /// hashed, which is slow.
     pub(crate) fn verify(&self, password: &[u8]) -> bool {
         match self.stored.get() {
             Some(Stored::Argon2(text)) => PasswordHash::new(text)
@@ -196,8 +201,8 @@ impl Secret {
     }
 }
 
-/// Returns the memory that an argon2id text asks for, KiB; `None` if it is no such text or exceeds
-/// our bounds.
+/// Returns the memory that an argon2id text asks for, KiB. `None` if the text is malformed or
+/// exceeds one of the maxima above.
 fn check_argon2(text: &str) -> Option<u32> {
     let hash = PasswordHash::new(text).ok()?;
     let params = Params::try_from(&hash).ok()?;
@@ -227,8 +232,8 @@ fn parse_sha256(hex: &[u8]) -> Option<[u8; 32]> {
     Some(hash)
 }
 
-/// Returns random bytes of the system. If it has none, which does not happen on a running Linux, it
-/// uses those that the standard library drew at the start.
+/// Returns random bytes from the system. If the system has none, which does not happen on a running
+/// Linux, they come from the standard library's [`RandomState`].
 fn random<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];
     let system = rustls::crypto::ring::default_provider().secure_random;

@@ -23,7 +23,8 @@ impl KeyPattern {
     }
 }
 
-/// The reason for a denial. A later variant is a nearer miss and counts more.
+/// The part of a request that is denied. If several selectors deny a request, the latest variant is
+/// reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Reason {
     /// The command.
@@ -41,7 +42,7 @@ pub(crate) enum Reason {
 pub(crate) struct Denied {
     /// The reason.
     pub reason: Reason,
-    /// The index of the key or channel among those of the request.
+    /// The index of the key or channel among the request's keys or channels.
     pub at: usize,
     /// The command, the key or the channel.
     pub object: Vec<u8>,
@@ -50,11 +51,12 @@ pub(crate) struct Denied {
 /// One set of rules.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Selector {
-    /// One bit for each number of the catalog.
+    /// The allowed commands: one bit for each number of the catalog.
     allowed: Vec<u64>,
     /// True if commands that do not exist yet are allowed too.
     pub future: bool,
-    /// The first arguments with which a command is allowed that otherwise is not, by its number.
+    /// For commands that are otherwise denied, by number: the first arguments with which they are
+    /// allowed.
     pub first_words: BTreeMap<usize, Vec<Vec<u8>>>,
     /// True if every key is allowed.
     pub all_keys: bool,
@@ -119,7 +121,7 @@ impl Selector {
         }
     }
 
-    /// Returns whether it allows everything.
+    /// Returns whether the selector allows everything.
     pub(crate) fn unlimited(&self) -> bool {
         let all_commands = self.future && self.allowed.iter().all(|bits| *bits == u64::MAX);
         all_commands && self.all_keys && self.all_channels
@@ -136,7 +138,8 @@ impl Selector {
         self.all_keys || self.keys.iter().any(every)
     }
 
-    /// Returns whether a channel may be used. A pattern must itself be among the allowed channels.
+    /// Returns whether a channel may be used. A pattern may be used only if the allowed channels
+    /// contain the same pattern.
     pub(crate) fn allows_channel(&self, channel: &[u8], is_pattern: bool) -> bool {
         let allows = |allowed: &Vec<u8>| match is_pattern {
             true => allowed == channel,
@@ -145,7 +148,7 @@ impl Selector {
         self.all_channels || self.channels.iter().any(allows)
     }
 
-    /// Judges a request for the command of a number.
+    /// Checks a request for the command with this number.
     pub(crate) fn check(&self, number: usize, args: &Args<'_>) -> Result<(), Denied> {
         let entry = CATALOG.at(number);
         let by_first_word = || {

@@ -1,25 +1,26 @@
 //! Counts wrong passwords by the address that they come from, so that guessing becomes slower.
 //!
 //! The answer to a wrong password is delayed: 20 ms for the first, twice as long for each further
-//! one, up to ten seconds. The worse of two histories counts, the connection's and its address's. A
-//! right password is answered at once, whatever others have sent.
+//! one, up to ten seconds. Wrong passwords are counted for each connection and for each address,
+//! and the higher count determines the delay. A right password is answered at once, whatever others
+//! have sent.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
-/// The delay of the first wrong answer.
+/// The delay of the answer to the first wrong password.
 const DELAY_MIN: Duration = Duration::from_millis(20);
 /// The most times that the delay doubles, up to 10.24 s.
 const DOUBLINGS_MAX: u32 = 9;
-/// The count of an address halves in this time without wrong answers.
+/// The count of an address halves each time that this passes without a wrong password.
 const HALF_LIFE: Duration = Duration::from_secs(60);
 const _: () = assert!(
     DOUBLINGS_MAX < u32::BITS,
     "a delay is a shift of the least one"
 );
-/// The most addresses that are remembered. Beyond it, the one that was wrong the longest ago is
-/// forgotten.
+/// The most addresses that are remembered. Beyond it, the address whose last wrong password is the
+/// oldest is forgotten.
 const ADDRESSES_MAX: usize = 4096;
 
 /// The origin of a client, without the part that a client can choose freely: an IPv6 network of 64
@@ -30,12 +31,12 @@ pub(crate) enum Address {
     Unix,
     /// An IPv4 address.
     V4(Ipv4Addr),
-    /// A network.
+    /// An IPv6 network of 64 bits.
     V6([u8; 8]),
 }
 
 impl Address {
-    /// Returns the address of a peer that a session names.
+    /// Returns the address in a session's description of its peer.
     pub(crate) fn of(peer: &str) -> Address {
         match peer
             .parse::<SocketAddr>()
@@ -57,7 +58,7 @@ pub(crate) fn delay(count: u32) -> Duration {
     DELAY_MIN * (1 << count.saturating_sub(1).min(DOUBLINGS_MAX))
 }
 
-/// The addresses that were wrong.
+/// The addresses that have sent wrong passwords.
 #[derive(Debug, Default)]
 pub(crate) struct Throttle {
     seen: HashMap<Address, (u32, Instant)>,
@@ -82,7 +83,7 @@ impl Throttle {
         count
     }
 
-    /// Returns the count of wrong passwords from an address.
+    /// Returns the count of wrong passwords from an address, which halves with time.
     pub(crate) fn count(&self, address: Address, now: Instant) -> u32 {
         let Some((count, at)) = self.seen.get(&address) else {
             return 0;

@@ -7,14 +7,14 @@ use crate::command::{Command, Keys};
 use crate::resp::parse::Args;
 use std::sync::Arc;
 
-/// The verdict on a password that is possible at once.
+/// The verdict on a password, as far as it is known without hashing.
 #[derive(Debug)]
 pub(crate) enum Judged {
     /// The user can log in with it.
     Right,
     /// The user cannot.
     Wrong,
-    /// The password may be one of these.
+    /// The password may be that of one of these secrets, which have no mark yet.
     Unknown(Vec<Arc<Secret>>),
 }
 
@@ -30,9 +30,9 @@ pub(crate) struct User {
     /// Redis's flag for checking payloads of RESTORE, which is only kept and shown: payloads are
     /// always checked. `None`: no rule names it.
     pub sanitize: Option<bool>,
-    /// Its passwords.
+    /// The user's passwords.
     pub passwords: Vec<Arc<Secret>>,
-    /// Its rules.
+    /// The user's main set of rules.
     pub root: Selector,
     /// Further sets of rules, each judged by itself.
     pub selectors: Vec<Selector>,
@@ -76,13 +76,13 @@ impl User {
         );
     }
 
-    /// Returns whether its requests need no check.
+    /// Returns whether the user's requests need no check.
     #[inline]
     pub(crate) fn unlimited(&self) -> bool {
         self.unlimited
     }
 
-    /// Judges a password by its mark.
+    /// Checks a password by its mark.
     pub(crate) fn judge(&self, mark: &Mark) -> Judged {
         if !self.enabled {
             return Judged::Wrong;
@@ -101,7 +101,7 @@ impl User {
         }
     }
 
-    /// Judges a request.
+    /// Checks a request. The error is the greatest denial of all the user's selectors.
     pub(crate) fn check(&self, command: &Command, args: &Args<'_>) -> Result<(), Denied> {
         if self.unlimited {
             return Ok(());
@@ -120,7 +120,7 @@ impl User {
         Err(nearest)
     }
 
-    /// Fails if an option of SORT reaches keys that the request does not name and the user may not
+    /// Fails if an option of SORT reaches keys that the request does not name, unless the user may
     /// read every key. The error is the name of the option.
     pub(crate) fn check_sort(
         &self,
@@ -143,14 +143,14 @@ impl User {
                 Some("BY") if args.at(found.at + 1).contains(&b'*') => return Err("BY"),
                 Some("GET") => return Err("GET"),
                 Some(_) => {}
-                // SORT does not parse further either.
+                // SORT stops parsing here, too.
                 None => break,
             }
         }
         Ok(())
     }
 
-    /// Returns whether its rules allow every key.
+    /// Returns whether each of the user's selectors allows every key.
     #[inline]
     pub(crate) fn has_every_key(&self) -> bool {
         let has_all = || {
@@ -160,13 +160,13 @@ impl User {
         self.unlimited || has_all()
     }
 
-    /// Returns whether some of its rules allow the wanted access to a key.
+    /// Returns whether one of the user's selectors allows the wanted access to a key.
     pub(crate) fn may_use(&self, key: &[u8], wanted: Access) -> bool {
         let mut all = std::iter::once(&self.root).chain(&self.selectors);
         all.any(|selector| selector.allows_key(key, wanted))
     }
 
-    /// Returns whether it may listen to a channel or a pattern.
+    /// Returns whether the user may listen to a channel or a pattern.
     pub(crate) fn may_listen(&self, channel: &[u8], is_pattern: bool) -> bool {
         let mut all = std::iter::once(&self.root).chain(&self.selectors);
         all.any(|selector| selector.allows_channel(channel, is_pattern))

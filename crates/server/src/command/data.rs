@@ -32,14 +32,14 @@ use std::sync::Arc;
 pub(crate) enum Stop {
     /// The transaction cannot continue; it is undone, and perhaps run again.
     Abort(Error),
-    /// The command replies with this error. It has written nothing.
+    /// The command replies with this error. The command has written nothing.
     Error(Cow<'static, str>),
     /// The key has nothing for the client yet, so the client waits. The command has written
     /// nothing.
     Wait(Wait),
     /// The source is so large that the command continues in steps.
     Long(Box<dyn Work>),
-    /// The command is heavy and runs beside the loop. It has written nothing.
+    /// The command is heavy and is to run beside the loop. The command has written nothing.
     Beside,
 }
 
@@ -83,18 +83,18 @@ pub(crate) const WRONG_TYPE: &str =
 /// The reason why a command that has ended has no reply yet.
 #[derive(Debug)]
 pub(crate) enum Later {
-    /// It waits for a key.
+    /// The client waits for a key.
     Wait(Box<Wait>),
-    /// It continues in steps.
+    /// The command continues in steps.
     Steps(Box<dyn Work>),
-    /// It is to run beside the loop.
+    /// The command is to run beside the loop.
     Beside,
 }
 
-/// A long string that was written before its key.
+/// A long string that was written before a key has it as its value.
 #[derive(Debug)]
 pub(crate) struct Prepared {
-    /// The draft that holds it.
+    /// The draft that holds the string.
     pub draft: Arc<Draft>,
     /// The string.
     pub text: Text,
@@ -109,15 +109,15 @@ pub(crate) struct Data<'a, 'tx> {
     pub tx: &'a mut Tx<'tx>,
     /// The client's database, 0 to 15.
     pub database: u8,
-    /// Its table.
+    /// The table of that database.
     pub table: TableId,
     server: Server<'a>,
     db: &'a Db,
     /// The new tables of the databases that this transaction has flushed.
     renewal: Option<Box<Renewal>>,
-    /// The databases that it has swapped, a bit each.
+    /// The databases that this transaction has swapped, one bit for each.
     swapped: u16,
-    /// True if it has emptied a database, whether or not that had keys.
+    /// True if this transaction has flushed a database, even one without keys.
     emptied: bool,
     /// The longest value, bytes.
     pub value_bytes_max: usize,
@@ -143,8 +143,8 @@ pub(crate) struct Data<'a, 'tx> {
     /// True if the client has been waiting and its command is tried again.
     is_retry: bool,
     later: Option<Later>,
-    /// The running command, and the string that it is about to write if that was written
-    /// beforehand.
+    /// The running command. `prepared` is the string that it is about to give to a key, if that
+    /// string has been written beforehand.
     running: Option<DataFn>,
     prepared: Option<Prepared>,
     /// The work that scripts leave for the commit.
@@ -152,7 +152,8 @@ pub(crate) struct Data<'a, 'tx> {
 }
 
 impl<'a, 'tx> Data<'a, 'tx> {
-    /// Returns the context of one transaction's commands, which begin in a database.
+    /// Returns the context of the commands of one transaction. The first command runs in
+    /// `database`.
     pub(crate) fn new(state: &'a State, db: &'a Db, tx: &'a mut Tx<'tx>, database: u8) -> Self {
         Data {
             may_wait: true,
@@ -165,8 +166,7 @@ impl<'a, 'tx> Data<'a, 'tx> {
         self.may_wait = false;
     }
 
-    /// Sets whether the command may wait, which it may not within a script. Returns the previous
-    /// setting.
+    /// Sets whether the command may wait; within a script it may not. Returns the previous setting.
     pub(crate) fn set_may_wait(&mut self, may: bool) -> bool {
         std::mem::replace(&mut self.may_wait, may)
     }
@@ -187,7 +187,7 @@ impl<'a, 'tx> Data<'a, 'tx> {
         self.ran.get_or_insert_default()
     }
 
-    /// Returns the number of scripts that it has run.
+    /// Returns the number of scripts that this transaction has run.
     pub(crate) fn scripts_run(&self) -> u32 {
         self.ran.as_ref().map_or(0, |ran| ran.scripts)
     }
@@ -232,7 +232,7 @@ impl<'a, 'tx> Data<'a, 'tx> {
         let Run::Data(run) = command.run else {
             return Ok(());
         };
-        // The commands of a script produce the events of its keys.
+        // A script's own commands have added the events of its keys.
         if self.notices == 0 || command.has(flag::SCRIPTS) {
             return self.with_keys(command, args, |data| data.run_plainly(run, args, out));
         }
@@ -256,7 +256,8 @@ impl<'a, 'tx> Data<'a, 'tx> {
         let start = out.buf.len();
         self.running = Some(run);
         let done = match run(self, args, out) {
-            // A block delays the loop as much as a command does.
+            // A command that may not wait, as in a block, cannot continue in steps. It runs beside
+            // the loop.
             Err(Stop::Long(_)) if !self.may_wait && self.may_leave => Err(Stop::Beside),
             Err(Stop::Long(mut work)) if !self.may_wait => {
                 out.buf.truncate(start);
@@ -363,8 +364,8 @@ impl<'a, 'tx> Data<'a, 'tx> {
         done
     }
 
-    /// Gives a key the string that has been written for it. Returns false if no string was
-    /// prepared.
+    /// Gives a key the string that has been written for it. Returns false if there is no such
+    /// string.
     pub(crate) fn name_text(
         &mut self,
         database: u8,
@@ -379,8 +380,8 @@ impl<'a, 'tx> Data<'a, 'tx> {
         Ok(true)
     }
 
-    /// Notes that a key has changed or is gone. Every write of a key calls it, once for each event
-    /// that Redis names.
+    /// Notes that a key has changed or is gone. Every write of a key calls this method, once for
+    /// each event that Redis names.
     pub(crate) fn changed(&mut self, class: Class, name: &'static str, key: &[u8]) {
         self.changed_in(self.database, class, name, key);
     }
@@ -412,7 +413,7 @@ impl<'a, 'tx> Data<'a, 'tx> {
         }
     }
 
-    /// Returns the string of a key.
+    /// Returns the row of a key that holds a string; `None` if the key does not exist.
     pub(crate) fn string(&mut self, key: &[u8]) -> Result<Option<RowRef<'_>>, Stop> {
         match self.tx.get(self.table, key)? {
             Some(row) if row.kind() != Kind::String => Err(Fault::WrongType.into()),
@@ -439,8 +440,8 @@ impl<'a, 'tx> Data<'a, 'tx> {
         renewed.unwrap_or_else(|| self.db.database(database))
     }
 
-    /// Empties a database for the rest of this transaction, and for all clients when it commits. An
-    /// empty database stays as it is.
+    /// Empties a database: at once for this transaction, and for all clients when the transaction
+    /// commits. An empty database stays as it is.
     pub(crate) fn flush(&mut self, database: u8) -> Result<(), Error> {
         self.emptied = true;
         let keys = self.tx.len(self.table_of(database))?;
@@ -461,7 +462,8 @@ impl<'a, 'tx> Data<'a, 'tx> {
         Ok(())
     }
 
-    /// Notes for WATCH and waiting clients that two databases are about to be swapped.
+    /// Marks the watched keys and the keys that clients wait for, because two databases are about
+    /// to be swapped.
     fn tell_swapped(&mut self, first: u8, second: u8) -> Result<(), Error> {
         let state = self.state();
         let (watches, blocking) = (&state.watches, &state.blocking);
@@ -489,7 +491,8 @@ impl<'a, 'tx> Data<'a, 'tx> {
         });
     }
 
-    /// Swaps the contents of two databases, for all clients when the transaction commits.
+    /// Swaps the contents of two databases: at once for this transaction, and for all clients when
+    /// the transaction commits.
     pub(crate) fn swap(&mut self, databases: [u8; 2]) -> Result<(), Error> {
         let [first, second] = databases;
         self.tell_swapped(first, second)?;
@@ -500,7 +503,7 @@ impl<'a, 'tx> Data<'a, 'tx> {
         Ok(())
     }
 
-    /// Ends the transaction; nothing may fail after it.
+    /// Finishes the transaction and returns its outcome. Nothing may fail afterwards.
     pub(crate) fn finish(self) -> Result<Outcome, Error> {
         let flushed = match &self.renewal {
             Some(renewal) => Some(self.db.finish_flush(self.tx, renewal)?),
@@ -527,7 +530,7 @@ impl<'a, 'tx> Data<'a, 'tx> {
         counter.set(counter.get() + 1);
     }
 
-    /// Stops a transaction whose reply has outgrown its limit; `bytes` is its size so far.
+    /// Fails if the reply has outgrown its limit. `bytes` is its size so far.
     pub(crate) fn check_reply(&self, bytes: usize) -> Result<(), Error> {
         if bytes <= self.reply_bytes_max {
             return Ok(());

@@ -1,4 +1,4 @@
-//! COMMAND: the table of commands, as clients ask for it.
+//! COMMAND: shows the table of commands to clients.
 
 use super::flag::{APART, LOADING};
 use super::options::{Role, Word as OptionWord};
@@ -188,7 +188,7 @@ fn keys(cx: &mut Cx<'_>, args: &Args<'_>, with_flags: bool) {
     };
     let keys: Vec<&[u8]> = command.key_args(&request).collect();
     if keys.is_empty() || !counted {
-        // A script need not have keys.
+        // A script may have no keys.
         return match documents::of(command.name).group {
             "scripting" => cx.out.array(0),
             _ => cx.out.error("ERR Invalid arguments specified for command"),
@@ -206,9 +206,9 @@ fn keys(cx: &mut Cx<'_>, args: &Args<'_>, with_flags: bool) {
     }
 }
 
-/// Returns the keys behind a count that commands do not accept as a number. Redis reads it here as
-/// C's `atoi` does, up to the first byte that is not a digit. `None`: the count is zero, or exceeds
-/// the arguments.
+/// Returns the keys behind a count that is not a valid number for the commands themselves. Redis
+/// reads such a count here as C's `atoi` does, up to the first byte that is not a digit. `None`:
+/// the count is zero, or exceeds the arguments.
 fn loosely_counted<'a>(request: &Args<'a>, at: usize, dest: bool) -> Option<Vec<&'a [u8]>> {
     let text = request.at(at).trim_ascii_start();
     let digits = text.strip_prefix(b"+").unwrap_or(text);
@@ -241,7 +241,7 @@ fn describe(command: &Command, out: &mut Out<'_>) {
     }
 }
 
-/// Appends a second word in the ten fields of a command.
+/// Appends a subcommand in the same ten fields.
 fn describe_word(command: &Command, (word, arity): Word, out: &mut Out<'_>) {
     let name = format!("{}|{word}", command.name);
     let entry = CATALOG.named(&name);
@@ -295,11 +295,11 @@ fn head(command: &Command, name: &str, arity: i8, entry: Option<&Entry>, out: &m
     for category in categories() {
         out.simple(&format!("@{category}"));
     }
-    // There is one node, so there are no tips for clients of several.
+    // There are no tips. They are for clients of several nodes, and this server is one node.
     out.array(0);
 }
 
-/// Returns the keys of a command or a subcommand. One that does nothing to keys has no keys.
+/// Returns the keys of a command or a subcommand, or [`Keys::None`] if it uses no keys.
 fn keys_of(command: &Command, entry: Option<&Entry>) -> Keys {
     match entry {
         Some(entry) if entry.has_no_keys() => Keys::None,
@@ -307,14 +307,14 @@ fn keys_of(command: &Command, entry: Option<&Entry>) -> Keys {
     }
 }
 
-/// A key specification in Redis's words: the search for the first key, and the number of keys from
-/// there on.
+/// A key specification in Redis's words: where the first key is, and which arguments behind it are
+/// keys.
 struct Spec {
     begin: (&'static str, Begin),
     find: (&'static str, Vec<(&'static str, i64)>),
 }
 
-/// The place where a search begins.
+/// The place where the search for the first key begins.
 enum Begin {
     Index(usize),
     Word(&'static str, i64),
@@ -322,8 +322,8 @@ enum Begin {
 }
 
 impl Spec {
-    /// Returns a range from the first key up to `last`, which is relative to it or, if negative, to
-    /// the end. `limit` selects a part of the range.
+    /// Returns the specification of a range of keys. `last` is relative to the first key or, if
+    /// negative, to the end. `limit` selects a part of the range.
     fn range(begin: Begin, last: i64, step: usize, limit: i64) -> Spec {
         let fields = vec![("lastkey", last), ("keystep", int(step)), ("limit", limit)];
         Spec::new(begin, "range", fields)
@@ -342,7 +342,7 @@ impl Spec {
     }
 }
 
-/// Appends the places of the keys, as client libraries of clusters read them.
+/// Appends the key specifications, by which client libraries of clusters find the keys.
 fn key_specs(command: &Command, entry: Option<&Entry>, out: &mut Out<'_>) {
     let used = |first| entry.map_or(KeyUse::default(), |entry| entry.any_use(first));
     let (head, tail) = (used(true), used(false));

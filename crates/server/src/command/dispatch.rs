@@ -6,11 +6,11 @@
 //! 2. the server's newest epoch and the client's newest write advance (`epoch`, `written`), and the
 //!    durability that the reply waits for is determined (`epoch`, `least`);
 //! 3. the command is counted and timed, from its unmuted reply;
-//! 4. the reply of a client that wants none is dropped and replaced by its pushes (`pushed`);
+//! 4. if the client wants no replies, the reply is dropped except for the pushes in it (`pushed`);
 //! 5. the command is shown to monitors;
 //! 6. the reply is sealed;
-//! 7. clients that waited for a key that it has changed are served;
-//! 8. messages to the client itself, of its command and of those served, are sealed behind its reply.
+//! 7. clients that wait for a key that the command has changed are served;
+//! 8. messages to the client itself, from its command and from step 7, are sealed behind its reply.
 
 use super::{After, Command, Cx, Data, Effects, Keys, Later, Run, Told, flag};
 use crate::acl;
@@ -73,9 +73,9 @@ pub(crate) fn execute(
 
 /// A request whose command has run, was queued or was refused.
 struct Request<'a> {
-    /// Its command, if there is one of that name.
+    /// The command of that name and its slot, if there is one.
     found: Option<(usize, &'static Command)>,
-    /// The command if it ran.
+    /// The command, if it ran.
     ran: Option<&'static Command>,
     args: &'a Args<'a>,
     /// The start of its reply.
@@ -90,7 +90,8 @@ fn refuse(
     args: &Args<'_>,
     error: String,
 ) {
-    // A request that may no longer run is judged no further. The next request begins anew.
+    // No further password of a refused request is checked. The next request begins with a new
+    // proof.
     state.forget_proof(session);
     let error = super::connection::block::broken_by(state, session, args, error);
     state.stats.errors += 1;
@@ -137,7 +138,7 @@ fn carry_out(
     }
 }
 
-/// Consumes what a request leaves, in the order that the module's page gives.
+/// Consumes the effects of a request, in the order that the module's page gives.
 #[inline]
 fn consume(
     state: &mut State,
@@ -184,7 +185,7 @@ fn consume(
             ..*request
         },
     );
-    // A command that waits is answered later. Until then the client's choice of silence stays.
+    // A command that waits is answered later, and CLIENT REPLY SKIP then applies to that answer.
     if session.mute != Mute::No && after != After::Block && !after.goes_on() {
         hush(session, replies, start, &pushed);
     }
@@ -202,8 +203,8 @@ fn consume(
     after
 }
 
-/// Undoes the notes about a request that is postponed. The log has no room for it yet, or another
-/// command runs beside the loop.
+/// Postpones a request, because the log has no room for it yet or another command runs beside the
+/// loop. Removes the request from the statistics.
 #[cold]
 fn keep_back(
     state: &mut State,
@@ -217,7 +218,7 @@ fn keep_back(
         "only a command that waits is kept back"
     );
     replies.buf.truncate(start);
-    // Its time counts for its client's turn.
+    // The time that the request has taken counts for its client's turn.
     state.tick();
     // The time of a script counts for its limit. Other commands have no limit.
     session.spent = state.scripts.spent_by_all();
@@ -305,15 +306,15 @@ fn note_slow(
     }
 }
 
-/// A command that has run in steps, or beside the loop, to its end.
+/// A command that has run to its end, in steps or beside the loop.
 pub(crate) struct Finished<'a> {
     /// The command.
     pub command: &'a Command,
-    /// Its arguments.
+    /// The command's arguments.
     pub args: &'a Args<'a>,
-    /// Its reply.
+    /// The reply.
     pub reply: &'a [u8],
-    /// Its duration.
+    /// The time that the command took.
     pub took: Duration,
 }
 
@@ -335,7 +336,7 @@ pub(crate) fn note_run(state: &mut State, session: &Session, finished: &Finished
     note_slow(state, session, command, args, took);
 }
 
-/// The commands of a client that listens and speaks RESP2.
+/// The commands that a client may send while it listens to channels and speaks RESP2.
 const LISTENING: [&str; 9] = [
     "ping",
     "psubscribe",
@@ -369,7 +370,7 @@ pub(crate) fn hush(session: &mut Session, replies: &mut Replies, start: usize, p
 fn unknown(args: &Args<'_>) -> String {
     let shown = |arg: &[u8], max: usize| {
         let shown = &arg[..arg.len().min(max)];
-        // Redis shows a string of C, which ends at its first zero byte.
+        // Redis shows the word as a C string, which ends at its first zero byte.
         let end = shown.iter().position(|b| *b == 0).unwrap_or(shown.len());
         String::from_utf8_lossy(&shown[..end]).into_owned()
     };
@@ -384,7 +385,8 @@ fn unknown(args: &Args<'_>) -> String {
     format!("ERR unknown command '{name}', with args beginning with: {list}")
 }
 
-/// The number of attempts of a command to run in steps. The next one is a single transaction.
+/// The number of times that a command tries to run in steps. The next attempt is a single
+/// transaction.
 const BEGINNINGS: u32 = 3;
 
 /// A data command, and the number of its failed attempts to run in steps.
@@ -392,7 +394,7 @@ const BEGINNINGS: u32 = 3;
 pub(crate) struct Begun {
     /// The command.
     pub command: &'static Command,
-    /// The attempts that had to begin again.
+    /// The number of attempts that had to begin again.
     pub vainly: u32,
 }
 
@@ -411,9 +413,9 @@ pub(crate) fn add_partitions(
     }
 }
 
-/// Runs one command in one transaction. Returns the epochs that the reply rests on, and whether the
-/// client now waits. It may wait for a key, for the log, or for a command that runs in steps. After
-/// some failed attempts it does not run in steps any more.
+/// Runs one command in one transaction. Returns the epochs that the reply rests on, and the next
+/// action of the connection. The client may have to wait: for a key, for the log, or for a command
+/// that runs in steps. After some failed attempts the command no longer runs in steps.
 pub(crate) fn run_data(
     state: &mut State,
     session: &Session,
@@ -434,7 +436,7 @@ pub(crate) fn run_data(
     let start = replies.buf.len();
     let (mut kept, mut held) = (Vec::new(), None);
     let result = db.try_transact_at(&partitions, state.wall_ms(), |tx| {
-        // The engine may run this again. Then the first reply is discarded.
+        // The engine may run this closure again. The reply of the earlier run is then discarded.
         replies.buf.truncate(start);
         let mut data = Data::new(state, db, tx, session.database);
         data.run_for(&session.user);
@@ -483,8 +485,8 @@ pub(crate) fn run_data(
     }
 }
 
-/// Runs a command within its transaction, and lets it leave the loop where it may. A seeded flaw
-/// adds the messages of earlier runs, which are `kept`.
+/// Runs a command within its transaction, and allows it to run beside the loop instead where that
+/// is possible. Only a seeded flaw uses `kept`, the messages of earlier runs.
 fn run_once(
     data: &mut Data<'_, '_>,
     begun: Begun,
@@ -509,8 +511,8 @@ fn run_once(
     done
 }
 
-/// Lets the purge report the keys that it removes. Returns true if it did not before: then it may
-/// have removed a key since the last look.
+/// Makes the purge report the expired keys that it removes. Returns true if the purge did not
+/// report them before. In that case it may have removed a key since the command looked.
 fn begins_to_hear(state: &State) -> bool {
     let gate = &state.control.gate;
     if gate.hears_expired() {
@@ -520,8 +522,10 @@ fn begins_to_hear(state: &State) -> bool {
     true
 }
 
-/// Returns the epochs that the reply to an engine's error rests on. The refusal of a reply for its size shows data, and no
-/// transaction is left that has an epoch. Other errors describe the engine's state and must not wait for the disk.
+/// Returns the epochs that the reply to an engine's error rests on. If a reply is refused for its
+/// size, the error shows something of the data, and the failed transaction has no epoch. So the
+/// error rests on the newest epoch. Other errors describe the engine's state and must not wait for
+/// the disk.
 pub(crate) fn told_by(state: &State, error: &Error) -> Told {
     match error {
         Error::Usage(_) if state.stopped.is_none() => Told::read(state.newest),
@@ -529,7 +533,7 @@ pub(crate) fn told_by(state: &State, error: &Error) -> Told {
     }
 }
 
-/// Runs a command beside the loop, or lets it wait for the one that runs there.
+/// Runs a command beside the loop, or lets it wait for the command that runs there.
 #[cold]
 fn leave(
     state: &mut State,

@@ -1,4 +1,4 @@
-//! The answers of COMMAND DOCS (`documents.txt`): the group of each command, its age, and a sentence.
+//! The answers of COMMAND DOCS (`documents.txt`): each command's group, first version and summary.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;

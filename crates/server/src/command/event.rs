@@ -3,7 +3,7 @@
 
 use crate::notify::class;
 
-/// The class of an event, as `notify-keyspace-events` names them.
+/// The class of an event, by which `notify-keyspace-events` selects events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Class {
     /// Keys of any type: del, rename, expire …
@@ -54,9 +54,9 @@ impl Class {
 pub(crate) struct Event {
     /// The database, 0 to 15.
     pub database: u8,
-    /// Its class.
+    /// The class of the event.
     pub class: Class,
-    /// Its name in Redis's words.
+    /// The event's name in Redis's words.
     pub name: &'static str,
     /// The key.
     pub key: Box<[u8]>,

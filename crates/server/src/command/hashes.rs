@@ -101,7 +101,7 @@ pub(crate) fn hmget(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>)
     Ok(())
 }
 
-/// Replies with a part of every element, or both parts.
+/// Replies with the field of every element, or its value, or both.
 fn reply_all(
     data: &Data<'_, '_>,
     hash: Option<&Source<'_>>,
@@ -220,7 +220,8 @@ pub(crate) fn hincrby(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_
 /// `HINCRBYFLOAT key field delta`
 pub(crate) fn hincrbyfloat(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
     let delta = args.at(3);
-    // The amount is checked first: its error has another text than that of a wrong value.
+    // The amount is checked first, because Redis's error for a wrong amount differs from the error
+    // for a wrong old value.
     add_decimals(b"0", delta).map_err(|error| match error {
         FloatError::Invalid => "ERR value is not a valid float",
         FloatError::Infinite => "ERR value is NaN or Infinity",

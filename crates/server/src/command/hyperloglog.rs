@@ -1,4 +1,4 @@
-//! Estimated counts: PFADD, PFCOUNT, PFMERGE, and commands that look inside.
+//! Estimated counts: PFADD, PFCOUNT, PFMERGE, and the commands that inspect a sketch.
 //!
 //! A sketch is a string, which every command on strings may read and write. So each command here
 //! checks the string that it finds. The arithmetic is in [`crate::engine::types::hll`].
@@ -32,7 +32,7 @@ impl From<Damaged> for Stop {
     }
 }
 
-/// Returns the sketch of a key with its form.
+/// Returns the sketch of a key with its form. Fails if the string is not a sketch.
 fn sketch<'d>(data: &'d mut Data<'_, '_>, key: &[u8]) -> Result<Option<Sketch<'d>>, Stop> {
     let Some(row) = data.string(key)? else {
         return Ok(None);
@@ -53,13 +53,13 @@ struct Sketch<'d> {
 
 /// The part of a sketch that must be written.
 enum Edit {
-    /// These pieces; the length is the same.
+    /// These ranges of bytes. The sketch keeps its length.
     Pieces(Vec<Range<usize>>),
-    /// All of it.
+    /// The whole sketch.
     All,
 }
 
-/// Unchanged bytes between two changes that are written along with them.
+/// Two changes with fewer unchanged bytes between them are written as one range.
 const GAP: usize = 32;
 
 impl Edit {
@@ -73,7 +73,7 @@ impl Edit {
         Edit::of(changed.map(|(at, _)| at..at + 1).collect())
     }
 
-    /// Returns the edit of these pieces, sorted. Pieces that are near each other become one.
+    /// Returns the edit of these ranges, in any order. Ranges that are near each other become one.
     fn of(mut pieces: Vec<Range<usize>>) -> Edit {
         pieces.sort_unstable_by_key(|piece| piece.start);
         let mut joined: Vec<Range<usize>> = Vec::new();
@@ -86,7 +86,7 @@ impl Edit {
         Edit::Pieces(joined)
     }
 
-    /// Writes the edit of a sketch with this deadline.
+    /// Writes the edit. `expiry` is the deadline of the key.
     fn write(self, data: &mut Data<'_, '_>, key: &[u8], new: &[u8], expiry: Option<u64>) -> Done {
         match self {
             Edit::Pieces(pieces) => {
@@ -101,7 +101,7 @@ impl Edit {
     }
 }
 
-/// The number of elements that take as long as a sketch.
+/// The cost of a sketch, in elements that take as long.
 const SKETCH_COST: u64 = 128;
 
 /// `PFADD key [element …]`
@@ -148,8 +148,8 @@ fn pfcount(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done 
     Ok(())
 }
 
-/// Counts one sketch, which remembers its count. That is a write like any other, but it is skipped
-/// at the limit of memory.
+/// Counts one sketch and stores the count in it. Storing is a write like any other, but it is
+/// skipped at the limit of memory.
 fn count_one(data: &mut Data<'_, '_>, key: &[u8], out: &mut Out<'_>) -> Done {
     let Some(sketch) = sketch(data, key)? else {
         data.looked_up(false);
@@ -171,7 +171,7 @@ fn count_one(data: &mut Data<'_, '_>, key: &[u8], out: &mut Out<'_>) -> Done {
     Ok(())
 }
 
-/// Returns the union of all keys of a request, and whether one of them is dense.
+/// Returns the union of the sketches of all keys, and whether one of the sketches is dense.
 fn union(data: &mut Data<'_, '_>, args: &Args<'_>) -> Result<(Union, bool), Stop> {
     let (mut union, mut dense) = (Union::default(), false);
     for key in args.from(1) {

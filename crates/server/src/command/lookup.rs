@@ -1,11 +1,10 @@
-//! Finds a command by its name, in any case, without allocating: an open-addressed table of indices
-//! that is filled once at the start. Names are short, so hashing every byte costs less than
-//! anything clever.
+//! Finds a command by its name, in any case, without allocating. The table is open-addressed and is
+//! filled once at the start. Names are short, so hashing every byte is the fastest.
 
 use super::Command;
 use super::table::all;
 
-/// Places for commands, most of them free.
+/// The number of slots for commands, most of which are free.
 pub(crate) const SLOTS: usize = 1024;
 const MASK: usize = SLOTS - 1;
 
@@ -35,12 +34,12 @@ impl Lookup {
         self.find_slot(name).map(|(_, command)| command)
     }
 
-    /// Returns the command in a place.
+    /// Returns the command in a slot.
     pub(crate) fn at(&self, slot: usize) -> Option<&'static Command> {
         *self.slots.get(slot)?
     }
 
-    /// Returns the command called `name`, with its place.
+    /// Returns the command called `name`, with its slot.
     #[inline]
     pub(crate) fn find_slot(&self, name: &[u8]) -> Option<(usize, &'static Command)> {
         let mut at = home(name);

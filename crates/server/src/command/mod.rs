@@ -43,12 +43,12 @@ use crate::tell::Message;
 pub(crate) use data::{Data, Done, Later, Stop};
 pub(crate) use spec::{Command, Keys, flag};
 
-/// The way in which a command runs.
+/// The function of a command, and its relation to transactions.
 #[derive(Clone, Copy)]
 pub(crate) enum Run {
     /// Inside a transaction.
     Data(DataFn),
-    /// Outside.
+    /// Outside of transactions.
     Plain(PlainFn),
 }
 
@@ -60,19 +60,20 @@ pub(crate) type PlainFn = fn(&mut Cx<'_>, &Args<'_>);
 /// The next action of the connection after a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum After {
-    /// Continues.
+    /// It continues with the next request.
     Continue,
-    /// Closes once its replies have left.
+    /// It closes once its replies have left.
     Close,
-    /// Runs nothing more until an answer comes from another thread.
+    /// It runs nothing more until an answer comes from another thread or client.
     Block,
-    /// Runs nothing more until the command has run to its end in steps.
+    /// It runs nothing more until the command has run to its end in steps.
     Steps,
-    /// Runs nothing more until the command has ended beside the loop.
+    /// It runs nothing more until the command has ended beside the loop.
     Beside,
     /// Nothing has happened: the same request is to be run again later.
     Postpone,
-    /// Nothing has happened: the same request is to be run again when the command beside the loop has landed.
+    /// Nothing has happened: the same request is to be run again when the command beside the loop
+    /// has ended and its result was taken over.
     Held,
     /// Nothing has happened: the same request is to be run again when the log has room for this
     /// number of bytes.
@@ -84,7 +85,7 @@ pub(crate) enum After {
 }
 
 impl After {
-    /// Returns whether the command is still running, and replies later.
+    /// Returns whether the command continues to run, and will reply later.
     pub(crate) fn goes_on(self) -> bool {
         matches!(self, After::Steps | After::Beside)
     }
@@ -96,11 +97,11 @@ pub(crate) struct Cx<'a> {
     pub state: &'a mut State,
     /// The client.
     pub session: &'a mut Session,
-    /// Its replies.
+    /// The client's replies.
     pub out: Out<'a>,
     /// The effects that the command leaves to its caller.
     pub effects: Effects,
-    /// True if it is part of a MULTI block.
+    /// True if the command is part of a MULTI block.
     pub in_block: bool,
 }
 
@@ -108,7 +109,7 @@ pub(crate) struct Cx<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub(crate) struct Told {
-    /// The newest of all; zero for none.
+    /// The newest epoch that the reply rests on; zero for none.
     pub epoch: Epoch,
     /// The epoch in which the command has written; zero if it has not.
     pub written: Epoch,
@@ -140,9 +141,9 @@ pub(crate) struct Effects {
     pub after: After,
     /// The least durability that the epoch must have, whatever the client has chosen.
     pub least: Durability,
-    /// Pushes among the replies, which leave even if the replies do not.
+    /// The pushes among the replies. They leave even if the replies are dropped.
     pub pushed: Vec<u8>,
-    /// Messages of a MULTI block, which leave if the block commits. EXEC consumes them.
+    /// The messages that a MULTI block publishes if it commits. EXEC consumes them.
     pub held_back: Vec<Message>,
 }
 
@@ -184,18 +185,18 @@ impl Effects {
 }
 
 impl Cx<'_> {
-    /// Makes the reply rest on all writes so far, unless the command shows no data. Errors and counts that come
-    /// from memory show a write as much as a value does.
+    /// Makes the reply rest on all writes so far, unless the command shows no data. An error or a
+    /// count that is found in memory can show a write, too.
     #[inline]
     pub(crate) fn rest_on_writes(&mut self, command: &Command) {
-        // No reply that waits would ever leave a stopped database.
+        // In a stopped database a reply that waits would never leave.
         if !command.has(flag::APART) && self.state.stopped.is_none() {
             self.effects.epoch = self.effects.epoch.max(self.state.newest);
         }
     }
 
-    /// Keeps a push among the replies if the command's reply is to be dropped. CLIENT REPLY
-    /// drops replies, never the pushes among them.
+    /// Keeps a push among the replies if CLIENT REPLY will drop the command's reply. CLIENT REPLY
+    /// never drops pushes.
     pub(crate) fn keep_push(&mut self, from: usize) {
         if matches!(self.session.mute, Mute::All | Mute::Skip) {
             let push = self.out.buf.get(from..).unwrap_or(&[]);
@@ -218,7 +219,7 @@ pub(crate) const NOT_POSITIVE: &str = "ERR value is out of range, must be positi
 /// Redis's text for a value beyond the limit.
 pub(crate) const TOO_LONG: &str = "ERR string exceeds maximum allowed size (proto-max-bulk-len)";
 
-/// The function of commands that are not about data.
+/// The placeholder for the function of commands that run outside of transactions.
 pub(crate) fn no_data(_: &mut Data<'_, '_>, _: &Args<'_>, _: &mut Out<'_>) -> Done {
     Ok(())
 }

@@ -1,8 +1,8 @@
-//! Events that no command reports itself: `new`, a key has appeared, and `keymiss`, a key was
-//! looked up and not found.
+//! Events that the commands do not report themselves: `new` (a key has appeared) and `keymiss` (a
+//! key was looked up and not found).
 //!
-//! Both depend on the keys of the request that existed before it ran. So they cost a lookup for
-//! each key, but only if a client listens to their classes.
+//! Both depend on which keys of the request existed before it ran. So they cost a lookup for each
+//! key, but only if a client listens to their classes.
 
 use super::event::{Class, Event};
 use super::{Command, Data};
@@ -14,7 +14,7 @@ use std::collections::HashSet;
 
 /// Commands whose lookups Redis does not report.
 const SILENT: [&str; 3] = ["object", "memory", "watch"];
-/// Commands that write, and look the key up like a command that reads.
+/// Commands that write, but report a missing key like commands that read.
 const READ_FIRST: [&str; 5] = ["getdel", "getex", "getset", "pfcount", "pfmerge"];
 
 /// Keys of a request that did not exist before it ran.
@@ -25,7 +25,7 @@ pub(crate) struct Absent {
     missed: Vec<Box<[u8]>>,
 }
 
-/// Looks for the keys of a request.
+/// Finds the keys of a request that do not exist.
 pub(crate) fn before(
     data: &Data<'_, '_>,
     classes: u16,
@@ -54,8 +54,8 @@ pub(crate) fn before(
     })
 }
 
-/// Inserts `new` and `keymiss` among the events of a command that has succeeded, which begin at
-/// `first`.
+/// Adds `new` and `keymiss` to the events of a command that has succeeded. The command's events
+/// begin at `first`.
 pub(crate) fn after(
     data: &Data<'_, '_>,
     events: &mut Vec<Event>,
@@ -81,7 +81,7 @@ pub(crate) fn after(
     let mut appeared = Vec::new();
     for (at, change) in own.iter().enumerate() {
         let (database, key) = (change.database, &*change.key);
-        // These remove the key with the name, if it exists, and then add a key.
+        // These events replace the key of this name if it exists, so a key appears in any case.
         let moved = matches!(change.name, "rename_to" | "move_to" | "copy_to" | "restore");
         let was_there = database != data.database || !were_absent.contains(key);
         if (was_there && !moved) || told.contains(&(database, key)) {
@@ -91,7 +91,7 @@ pub(crate) fn after(
         let gone_at_once = || own[at..].iter().any(|later| later.class == Class::Expired);
         if is_there || gone_at_once() {
             told.insert((database, key));
-            // The event of the old name comes after the new name has appeared.
+            // On a rename or a move, `new` comes before the event of the old name.
             let place = match change.name {
                 "rename_to" | "move_to" => at.saturating_sub(1),
                 _ => at,

@@ -1,7 +1,8 @@
-//! The options of commands that name keys in options: one table for each command, read in one way.
+//! The options of commands that name keys in options. Each command has one table of its options,
+//! and one parser reads them all.
 //!
-//! Access control must judge the keys that the command then uses. So both walk the request with the
-//! same [`Grammar`], and both take a key from the place that [`Grammar::last`] or
+//! Access control must check exactly the keys that the command then uses. So both parse the request
+//! with the same [`Grammar`], and both take a key from the place that [`Grammar::last`] or
 //! [`Grammar::streams`] returns.
 
 use crate::resp::parse::Args;
@@ -10,20 +11,22 @@ use std::ops::Range;
 /// The role of an option.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// It names no key.
+    /// The option names no key.
     Plain,
-    /// Its argument is the key of the result. If it is given several times, the last one counts.
+    /// The option's argument is the key of the result. If the option is given several times, the
+    /// last one counts.
     Target,
-    /// Its argument is a pattern that leads to keys.
+    /// The option's argument is a pattern that leads to keys.
     Pattern,
-    /// Keys and then as many other words follow it, up to the end.
+    /// Behind the option come keys and then the same number of other words, up to the end of the
+    /// request.
     Streams,
 }
 
 /// An option.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Word {
-    /// Its name in upper case.
+    /// The option's name in upper case.
     pub name: &'static str,
     /// The number of its arguments.
     pub takes: usize,
@@ -40,7 +43,7 @@ pub(crate) const fn word(name: &'static str, takes: usize) -> Word {
     }
 }
 
-/// Returns an option with an argument of a role.
+/// Returns an option of this role, with one argument.
 pub(crate) const fn role(name: &'static str, role: Role) -> Word {
     Word {
         name,
@@ -61,9 +64,9 @@ pub(crate) struct Grammar {
 /// An option of a request.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Found {
-    /// Its place. Its arguments follow it.
+    /// The option's place in the request. Its arguments follow it.
     pub at: usize,
-    /// The option; `None` if the request is wrong: no option has this name, or an argument is missing.
+    /// The option. `None`: no option has this name, or an argument is missing.
     pub word: Option<&'static Word>,
 }
 
@@ -84,7 +87,7 @@ impl Grammar {
             });
             next = match word {
                 Some(word) if word.role == Role::Streams => args.len(),
-                // The command stops here; access control judges the rest.
+                // A command refuses the request here, but access control checks the rest, too.
                 None => at + 1,
                 Some(word) => at + 1 + word.takes,
             };
@@ -92,12 +95,12 @@ impl Grammar {
         })
     }
 
-    /// Returns the place of the argument of the last option of a role.
+    /// Returns the place of the argument of the last option that has a role.
     pub(crate) fn last(&self, args: &Args<'_>, role: Role) -> Option<usize> {
         self.of(args, role).last()
     }
 
-    /// Returns the places of the arguments of the options of a role.
+    /// Returns the places of the arguments of all options that have a role.
     pub(crate) fn of<'a>(
         &self,
         args: &Args<'a>,
@@ -108,7 +111,7 @@ impl Grammar {
         found.filter_map(move |found| found.word.filter(|word| is(word)).map(|_| found.at + 1))
     }
 
-    /// Returns the places of the keys behind STREAMS: the first half of the rest.
+    /// Returns the places of the keys behind STREAMS: the first half of the arguments behind it.
     pub(crate) fn streams(&self, args: &Args<'_>) -> Range<usize> {
         let first = self.last(args, Role::Streams);
         first.map_or(0..0, |first| first..first + (args.len() - first) / 2)

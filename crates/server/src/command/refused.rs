@@ -1,5 +1,5 @@
-//! Commands of Redis that this server does not have. They are known by name. So a client reads the
-//! reason instead of an unknown command, and rules of access may name them.
+//! Commands of Redis that this server does not have but knows by name. So a client reads the reason
+//! instead of "unknown command", and access rules may name them.
 
 use super::spec::{Command, flag::APART, plain};
 use super::{Cx, Keys};

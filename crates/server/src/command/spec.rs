@@ -1,7 +1,7 @@
-//! The name of each command, its arguments, and which of them are keys.
+//! The description of a command: its name, its arguments, and which arguments are keys.
 //!
-//! Every family of commands has a table of rows; `table` joins them. A row is all that dispatch,
-//! COMMAND, access control and the documents know about a command.
+//! Every family of commands has a table of rows; `table` joins them. A row contains everything that
+//! dispatch, COMMAND, access control and the documentation know about a command.
 
 use super::options::{Grammar, Role};
 use super::{DataFn, PlainFn, Run, wrong_arity};
@@ -33,40 +33,41 @@ pub(crate) mod flag {
     pub(crate) const BLOCKING: u32 = 512;
     /// About channels.
     pub(crate) const PUBSUB: u32 = 1024;
-    /// For administrators: not to be given to all users.
+    /// Dangerous: not to be allowed to every user.
     pub(crate) const DANGEROUS: u32 = 2048;
     /// May have to wait for a password to be tried or hashed.
     pub(crate) const PROVES: u32 = 4096;
     /// Runs scripts.
     pub(crate) const SCRIPTS: u32 = 8192;
-    /// Runs outside of transactions and shows no data, or sets the epoch of its reply itself. The
-    /// replies of all others that run outside rest on every write so far.
+    /// Runs outside of transactions, and either shows no data or sets the epoch of its reply
+    /// itself. The replies of other commands outside of transactions rest on every write so far.
     pub(crate) const APART: u32 = 1 << 14;
 }
 
 /// The arguments that are keys, and so the partitions that a command needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Keys {
-    /// None.
+    /// No key.
     None,
     /// From `first` to `last` (negative: from the end) by `step`, as COMMAND reports it.
     Range { first: usize, last: i8, step: usize },
     /// Argument `at` is the number of keys that follow it. With `dest` the first argument is a key,
     /// too.
     Counted { at: usize, dest: bool },
-    /// Those of SORT: the first argument and its target. Its patterns may lead to any partition.
+    /// The keys of SORT: the first argument and the target of STORE. A pattern of SORT may lead to
+    /// keys in any partition.
     Sort(&'static Grammar),
     /// The first argument and the target that an option names.
     Stored(&'static Grammar),
-    /// The first half of the arguments behind STREAMS. COMMAND reports that they are searched from
-    /// `from` on.
+    /// The first half of the arguments behind STREAMS. COMMAND reports that STREAMS is searched
+    /// from argument `from` on.
     Streams {
         grammar: &'static Grammar,
         from: usize,
     },
-    /// Those of MIGRATE: the third argument or, if that is empty, those behind KEYS.
+    /// The keys of MIGRATE: the third argument or, if that is empty, the arguments behind KEYS.
     Migrate,
-    /// All partitions.
+    /// Any key, and so all partitions.
     All,
 }
 
@@ -103,18 +104,18 @@ pub(crate) const PAIRS: Keys = Keys::Range {
 
 /// One command.
 pub(crate) struct Command {
-    /// Its name in lower case.
+    /// The name in lower case.
     pub name: &'static str,
     /// The number of arguments, the name included; negative: the least number.
     pub arity: i8,
-    /// See [`flag`].
+    /// The flags: see [`flag`].
     pub flags: u32,
-    /// Its keys.
+    /// The arguments that are keys.
     pub keys: Keys,
-    /// The second words that it knows with their arity, which counts both words; empty if it takes
-    /// any.
+    /// The second words that the command knows, each with its arity, which counts both words. If
+    /// the list is empty, the command takes any second word.
     pub words: &'static [(&'static str, i8)],
-    /// Its function.
+    /// The function that runs the command.
     pub run: Run,
 }
 
@@ -175,7 +176,8 @@ impl Command {
         Command { words, ..self }
     }
 
-    /// Returns the index of the second word that the arguments have; `None` if it is not known.
+    /// Returns the index of the request's second word in [`words`](Self::words); `None` if it is
+    /// not there.
     #[inline]
     pub(crate) fn word_at(&self, args: &Args<'_>) -> Option<usize> {
         if self.words.is_empty() || args.len() < 2 {
@@ -232,7 +234,7 @@ impl Command {
             Some((_, arity)) if fits(*arity, args.len()) => Ok(()),
             Some((known, _)) => Err(wrong_arity(&format!("{}|{known}", self.name))),
             None => {
-                // Redis shows a string of C, which ends at its first zero byte.
+                // Redis shows the word as a C string, which ends at its first zero byte.
                 let end = word.iter().take(128).take_while(|byte| **byte != 0).count();
                 let word = String::from_utf8_lossy(&word[..end]);
                 let name = self.name.to_ascii_uppercase();
@@ -249,9 +251,10 @@ impl Command {
     }
 }
 
-/// The places of a request's keys: a hand-written iterator, which every request runs twice.
+/// The places of a request's keys. The iterator is written by hand for speed, because every request
+/// runs it twice.
 struct Places {
-    /// True if the first argument is a key, before the others.
+    /// True if the first argument is a key. It then comes before the other keys.
     dest: bool,
     first: usize,
     end: usize,
@@ -306,7 +309,7 @@ impl Keys {
         }
     }
 
-    /// Returns the places of keys that depend on the arguments.
+    /// Returns the places of the keys for every variant but [`Keys::Range`].
     fn places_by_words(self, args: &Args<'_>) -> Places {
         let end = args.len();
         let find = |word: &[u8], from: usize| {

@@ -1,4 +1,4 @@
-//! Serves clients that wait for a key, and ends the wait of those whose time is over.
+//! Serves clients that wait for a key, and ends the wait of clients whose time is over.
 
 use super::data::Outcome;
 use super::dispatch::{add_partitions, failed, hush, told_by};
@@ -13,19 +13,20 @@ use crate::state::{Stage, State};
 use perdura_base::flaw::{Flaw, armed};
 use std::time::Instant;
 
-/// The result of one more try.
+/// The result of running the command of a waiting client again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Try {
     /// The client has its reply.
     Served,
-    /// The key holds nothing for this client, but perhaps for the next one.
+    /// The key holds nothing for this client, but perhaps for the next client.
     Passed,
-    /// The key holds nothing.
+    /// The key holds nothing for any client.
     Gone,
 }
 
-/// Tries all clients that wait for keys that have changed. The changes of one that is served may
-/// serve others. During CLIENT PAUSE all continue to wait, because serving one may write.
+/// Runs the commands of all clients that wait for keys that have changed. A command that is served
+/// may change keys that other clients wait for. During CLIENT PAUSE all clients continue to wait,
+/// because serving a client may write.
 pub(crate) fn serve(state: &mut State) {
     if state.pause.until().is_some() {
         return;
@@ -42,7 +43,7 @@ pub(crate) fn serve(state: &mut State) {
     }
 }
 
-/// Ends the wait of clients that do not wait any longer when this key is gone or has another type.
+/// Ends the wait of the clients that stop waiting when this key is gone or has another type.
 fn end_with(state: &mut State, database: u8, key: &[u8]) {
     let Some(mut next) = state.blocking.next_ending(database, key) else {
         return;
@@ -50,7 +51,7 @@ fn end_with(state: &mut State, database: u8, key: &[u8]) {
     let Some((held, epoch)) = look(state, database, key) else {
         return;
     };
-    // All of them wait for the same shape: a stream.
+    // All these clients wait for the same shape: a stream.
     let waits = |waiter: &Waiter| held == Some(Some(waiter.wait.shape));
     while !state.blocking.get(next).is_none_or(waits) {
         if let Some(waiter) = state.blocking.take(next) {
@@ -84,8 +85,8 @@ fn end(state: &mut State, waiter: &Waiter, key: &[u8], epoch: Epoch) {
 }
 
 fn retry(state: &mut State, id: u64, key: &[u8]) -> Try {
-    // The cost of taking a client out grows with its keys. So this key is checked first: it must
-    // have something for the client.
+    // The cost of taking a client out of the queues grows with its keys. So this key is checked
+    // first: it must have something for the client.
     let Some(waiter) = state.blocking.get(id) else {
         return Try::Passed;
     };
@@ -113,7 +114,8 @@ fn retry(state: &mut State, id: u64, key: &[u8]) -> Try {
         attempt(state, &mut connection, &waiter, key)
     };
     state.connections.put(index, connection);
-    // Only now can the client itself receive messages about its own changes.
+    // The client is back among the connections only now. So it can receive messages about its own
+    // changes.
     if let Some((outcome, epoch)) = outcome {
         outcome.settle(state, epoch);
     }
@@ -125,8 +127,8 @@ fn retry(state: &mut State, id: u64, key: &[u8]) -> Try {
     tried
 }
 
-/// Returns the shape of a key's value now, and the epoch that this rests on; `None` if the database
-/// cannot be read.
+/// Returns the shape of a key's value now, and the epoch that this shape rests on; `None` if the
+/// database cannot be read.
 fn look(state: &State, database: u8, key: &[u8]) -> Option<(Option<Option<Shape>>, Epoch)> {
     let db = state.db()?;
     let partitions = std::iter::once(db.partition_of(key)).collect();
@@ -134,8 +136,9 @@ fn look(state: &State, database: u8, key: &[u8]) -> Option<(Option<Option<Shape>
     looked.ok().map(|(shape, ticket)| (shape, ticket.epoch))
 }
 
-/// Judges a client that has waited once more, because its rules may have changed. If it may not use
-/// the key any more, it gets its error and stops waiting. Returns whether it was denied.
+/// Checks again whether a waiting client may use the key, because the user's rules may have
+/// changed. If not, the client gets its error and stops waiting. Returns whether the client was
+/// denied.
 fn denied(state: &mut State, connection: &mut Connection, waiter: &Waiter, key: &[u8]) -> bool {
     if connection.session.user.unlimited() {
         return false;
@@ -153,8 +156,8 @@ fn denied(state: &mut State, connection: &mut Connection, waiter: &Waiter, key: 
     true
 }
 
-/// Runs the command of a client that waits. If it was served, also returns the outcome to settle,
-/// and its epoch.
+/// Runs the command of a client that waits. If the client was served, also returns the outcome to
+/// settle, and its epoch.
 fn attempt(
     state: &mut State,
     connection: &mut Connection,
@@ -218,7 +221,7 @@ fn attempt(
 
 /// Seals the reply of a client that waits no longer, and lets it continue.
 pub(crate) fn answer(state: &mut State, connection: &mut Connection, start: usize, told: Told) {
-    // A command that waits has pushed nothing among its replies.
+    // A command that has waited has put no pushes among its replies.
     debug_assert!(
         start <= connection.replies.buf.len(),
         "the reply stands behind those before"
@@ -241,7 +244,7 @@ fn shape_of(tx: &Tx<'_>, table: TableId, key: &[u8]) -> Result<Option<Option<Sha
     }))
 }
 
-/// Ends the wait of clients whose time is over, with the reply for nothing found.
+/// Ends the wait of clients whose time is over. Their replies say that nothing was found.
 pub(crate) fn expire(state: &mut State, now: Instant) {
     while let Some(waiter) = state.blocking.next_late(now) {
         release(state, &waiter, None);
@@ -249,7 +252,7 @@ pub(crate) fn expire(state: &mut State, now: Instant) {
 }
 
 /// CLIENT UNBLOCK: ends the wait of a client, as if its time were over or with an error. Returns
-/// whether it did wait.
+/// whether the client was waiting.
 pub(crate) fn unblock(state: &mut State, id: u64, error: Option<&str>) -> bool {
     match state.blocking.take(id) {
         Some(waiter) => {

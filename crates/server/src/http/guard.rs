@@ -1,13 +1,14 @@
-//! Judges the head of a request before anything is answered.
+//! Checks the head of a request before anything is answered.
 //!
-//! A web page can make any browser that reaches this address send requests to it. It may not read
-//! the answer unless the browser believes that both are one site. A page achieves that with a name
-//! that it lets point here (DNS rebinding). `Host` is that name then. So a request must name the
-//! address that its connection has come to, `localhost` on a loopback address, or one of
-//! `http-hosts`. A page of another site that asks with an `Origin` is refused as well.
+//! A web page can make any browser that reaches this address send requests to it. The page may not
+//! read the answer unless the browser believes that the page and this server are one site. A page
+//! achieves that with a host name whose address it changes to this one (DNS rebinding). `Host` then
+//! contains that name. So a request must name the address that its connection has come to,
+//! `localhost` on a loopback address, or one of `http-hosts`. A request with the `Origin` of
+//! another site is refused as well.
 //!
-//! A port in `Host` is not compared: a tunnel (`ssh -L`) changes it, and a page gains nothing by
-//! it. A port in `http-hosts` is compared.
+//! A port in `Host` is not compared: a tunnel (`ssh -L`) changes it, and a page gains nothing by a
+//! false port. A port in `http-hosts` is compared.
 
 use base64ct::{Base64, Encoding};
 use hyper::header::{AUTHORIZATION, HOST, HeaderMap, HeaderName, HeaderValue, ORIGIN};
@@ -16,7 +17,7 @@ use sha2::{Digest, Sha256};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use subtle::ConstantTimeEq;
 
-/// The longest name that is accepted, bytes. DNS has no longer ones.
+/// The longest name that is accepted, bytes. DNS allows no longer names.
 const NAME_BYTES_MAX: usize = 253;
 
 /// A host as requests name it.
@@ -90,14 +91,14 @@ impl Name {
     }
 }
 
-/// Why a request is refused.
+/// The reason why a request is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Refused {
-    /// Its head is not valid for a request to this server.
+    /// The head is not valid for a request to this server.
     Malformed(&'static str),
-    /// It comes from elsewhere or asks for another site.
+    /// The request comes from a page of another site, or names another host.
     Foreign(&'static str),
-    /// It does not have the password.
+    /// The request does not have the password.
     Password,
 }
 
@@ -123,7 +124,7 @@ impl Guard {
         }
     }
 
-    /// Judges a request that has come to the address `local` of this machine.
+    /// Checks a request that has come to the address `local` of this machine.
     pub(crate) fn judge(&self, head: &Parts, local: IpAddr) -> Result<(), Refused> {
         if head.uri.scheme().is_some() || head.uri.authority().is_some() {
             return Err(Refused::Malformed(ABSOLUTE));

@@ -53,7 +53,7 @@ impl Row {
     }
 }
 
-/// Returns the lines of the table, behind its head.
+/// Returns the lines of `metrics.txt` behind its header.
 fn lines() -> impl Iterator<Item = &'static str> {
     let table = include_str!("metrics.txt").lines();
     table.skip_while(|line| !line.is_empty()).skip(1)

@@ -1,12 +1,13 @@
 //! `/metrics` for Prometheus, `/healthz` for supervisors and a status page for people, on a separate address.
 //!
-//! A separate thread serves them, so that a slow reader costs the database nothing. It asks the
-//! event loop for the figures, a few microseconds of work, and makes the texts itself. It asks at
-//! most ten times a second, whatever the number of requests. It holds a few connections at most,
-//! each for a limited time. A new connection is always accepted: the oldest connection of the
-//! address that holds the most is closed for it ([`slots`]). So slow or silent readers do not delay
-//! others. The figures are those of INFO ([`crate::command::server::info`]), under other names
-//! ([`metrics`]). They may be ahead of the disk by a moment.
+//! A separate thread serves them, so that a slow reader costs the database nothing. It gets the
+//! figures from the event loop, which takes the loop a few microseconds, and makes the texts
+//! itself. The thread gets new figures at most ten times a second, however many requests clients
+//! send. The thread holds a few connections at most, each for a limited time. A new connection is
+//! always accepted. If no slot is free, the oldest connection of the address that holds the most is
+//! closed ([`slots`]). So slow or silent readers do not delay others. The figures are those of INFO
+//! ([`crate::command::server::info`]), under other names ([`metrics`]). The figures may show writes
+//! that are not on the disk yet.
 //!
 //! Pages of other sites are kept out ([`guard`]). There is no password unless one is set: every
 //! client that reaches the address can read the figures. They hold no keys, no values and no
@@ -43,7 +44,7 @@ use std::time::{Duration, Instant};
 use tokio::net::TcpStream;
 use tokio::sync::{Mutex, oneshot};
 
-/// Connections at once.
+/// The most connections at a time.
 const CONNECTIONS_MAX: usize = 32;
 /// The longest life of a connection.
 const CONNECTION_SECONDS_MAX: Duration = Duration::from_secs(60);
@@ -55,7 +56,7 @@ const BUFFER_BYTES_MAX: usize = 16 * 1024;
 const WRONG_PASSWORD_DELAY: Duration = Duration::from_secs(1);
 /// The longest time that the event loop may take to answer.
 const LOOP_SECONDS_MAX: Duration = Duration::from_secs(3);
-/// The age up to which figures are used again.
+/// The greatest age of figures that are used again.
 const FRESH: Duration = Duration::from_millis(100);
 
 /// The thread that serves. It ends when this value is dropped.

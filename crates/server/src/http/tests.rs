@@ -2,7 +2,7 @@ use super::*;
 use crate::testbed::Testbed;
 use std::io::{Read, Write};
 
-/// A server of figures, and the loop that it asks.
+/// An HTTP server, and the thread that gives it figures.
 struct Served {
     http: Http,
     _answers: JoinHandle<()>,
@@ -128,8 +128,8 @@ fn a_password_is_asked_for_if_there_is_one() {
 fn slow_and_silent_readers_do_not_delay_a_scrape() {
     let served = serve_with(&[], None);
     let ask = "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n";
-    // Three kinds of clients that hold a place: they send nothing, or half a head, or do not read
-    // their answers.
+    // Clients that hold a connection in one of three ways: they send nothing, or half a head, or do
+    // not read their answers.
     let held: Vec<_> = (0..CONNECTIONS_MAX * 3)
         .map(|number| {
             let mut stream = served.connect();
@@ -138,7 +138,7 @@ fn slow_and_silent_readers_do_not_delay_a_scrape() {
                 1 => String::from(&ask[..20]),
                 _ => ask.repeat(200),
             };
-            // An older one may be closed already.
+            // This connection may have been closed already to admit a newer one.
             let _ = stream.write_all(said.as_bytes());
             stream
         })

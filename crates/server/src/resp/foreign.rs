@@ -5,9 +5,10 @@
 //! run that body. So the first line decides: the connection is closed before anything behind it is
 //! parsed.
 //!
-//! A ClientHello of TLS carries a session ticket and a server name, and a STUN message a user name.
-//! A page can influence all of them. Both hold zero bytes before the first line end that the page
-//! could choose. No command in a line may hold a zero byte: use the array form for such arguments.
+//! A page can also influence parts of binary messages: the session ticket and the server name in a
+//! ClientHello of TLS, and the user name in a STUN message. Both messages hold zero bytes before
+//! the first line end that the page could choose. So a line with a zero byte is refused. A client
+//! that needs a zero byte in an argument must use the array form.
 
 /// Another protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,7 +17,7 @@ pub(crate) enum Foreign {
     Http,
     /// A TLS handshake on a port without TLS.
     Tls,
-    /// Some protocol that is not made of text.
+    /// A protocol that is not made of text.
     Binary,
 }
 
@@ -24,7 +25,7 @@ pub(crate) enum Foreign {
 const TLS_HANDSHAKE: u8 = 0x16;
 
 impl Foreign {
-    /// Judges the first byte of a request that is not an array.
+    /// Recognizes another protocol by the first byte of a request that is not an array.
     pub(crate) fn by_first_byte(byte: u8) -> Option<Foreign> {
         match byte {
             TLS_HANDSHAKE => Some(Foreign::Tls),
@@ -33,8 +34,9 @@ impl Foreign {
         }
     }
 
-    /// Judges a whole line that is not an array, without its end. A line of three words or more,
-    /// the last of which is an HTTP version, is a request line: `POST / HTTP/1.1`.
+    /// Recognizes another protocol by a whole line that is not an array, without its end. A line of
+    /// three words or more, the last of which is an HTTP version, is a request line:
+    /// `POST / HTTP/1.1`.
     pub(crate) fn by_line(line: &[u8]) -> Option<Foreign> {
         if line.contains(&0) {
             return Some(Foreign::Binary);
@@ -46,7 +48,8 @@ impl Foreign {
         (is_http && words.count() >= 2).then_some(Foreign::Http)
     }
 
-    /// Judges the name of a command, in either form. The two names are those that Redis refuses.
+    /// Recognizes HTTP by the name of a command, in a line or in an array. Redis refuses the same
+    /// two names.
     pub(crate) fn by_name(name: &[u8]) -> Option<Foreign> {
         let is_http = name.eq_ignore_ascii_case(b"POST") || name.eq_ignore_ascii_case(b"Host:");
         is_http.then_some(Foreign::Http)

@@ -32,7 +32,7 @@ impl<'a> Frame<'a> {
         bytes.get(..at).map(Frame)
     }
 
-    /// Returns the text at the beginning of an array or of a message, which names its kind.
+    /// Returns the first text in an array or a message, which names the kind of the message.
     pub(crate) fn name(&self) -> Option<&'a [u8]> {
         let head = line(self.0)?;
         let first = self.0.get(head.len() + 2..)?;

@@ -1,8 +1,8 @@
 //! Splits a line into words as `sdssplitargs` of Redis does: blanks separate, double quotes
 //! take escapes (`\n \r \t \b \a \xHH`), single quotes take only `\'`.
 
-/// Appends each word to `words` and calls `found(start, end)` with its place there. `None` if
-/// quotes do not balance, or a closing quote is not followed by a blank.
+/// Appends each word to `words` and calls `found(start, end)` with the word's place in `words`.
+/// Returns `None` if quotes do not balance, or if a closing quote is not followed by a blank.
 pub(crate) fn split_words(
     line: &[u8],
     words: &mut Vec<u8>,

@@ -46,7 +46,7 @@ impl Limits {
 pub(crate) enum ParseError {
     /// A violation of the protocol, in Redis's words.
     Protocol(String),
-    /// Another protocol.
+    /// The client speaks another protocol.
     Foreign(Foreign),
 }
 
@@ -75,12 +75,12 @@ impl<'a> Args<'a> {
         self.spans.len()
     }
 
-    /// Returns their size in the input, bytes, the protocol's own bytes included.
+    /// Returns the size of the request in the input, bytes, the protocol's own bytes included.
     pub(crate) fn extent(&self) -> usize {
         self.spans.last().map_or(0, |span| span.end)
     }
 
-    /// Returns the argument at `index`, which exists.
+    /// Returns the argument at `index`, which must exist.
     pub(crate) fn at(&self, index: usize) -> &'a [u8] {
         let span = self.spans[index];
         &self.bytes[span.start..span.end]
@@ -102,7 +102,7 @@ impl<'a> Args<'a> {
     }
 }
 
-/// A request kept for later, as MULTI does.
+/// A request that is kept for later, as in MULTI.
 #[derive(Debug, Default)]
 pub(crate) struct OwnedArgs {
     bytes: Vec<u8>,
@@ -110,12 +110,12 @@ pub(crate) struct OwnedArgs {
 }
 
 impl OwnedArgs {
-    /// Copies the arguments, and only them.
+    /// Copies the arguments without the protocol's bytes between them.
     pub(crate) fn copy(args: &Args<'_>) -> Self {
         OwnedArgs::of(args.from(0))
     }
 
-    /// Copies other arguments into the same buffers.
+    /// Replaces the arguments, and reuses the buffers.
     pub(crate) fn refill<'a>(&mut self, args: impl Iterator<Item = &'a [u8]>) {
         self.bytes.clear();
         self.spans.clear();
@@ -137,7 +137,7 @@ impl OwnedArgs {
         }
     }
 
-    /// Takes over the buffer that holds the arguments. Their request begins at `begin` in it.
+    /// Takes over the buffer that holds the arguments. The request begins at `begin` in the buffer.
     pub(crate) fn fill(&mut self, bytes: Vec<u8>, begin: usize) {
         for span in &mut self.spans {
             span.start += begin;
@@ -185,16 +185,16 @@ enum Reading {
 /// A whole request among those that were parsed at once.
 #[derive(Debug, Clone, Copy)]
 struct Whole {
-    /// Its bytes.
+    /// The number of its bytes in the input.
     bytes: usize,
-    /// The end of its spans.
+    /// The end of its spans in the parser's spans.
     spans: usize,
 }
 
 /// The parser of one connection.
 #[derive(Debug)]
 pub(crate) struct Parser {
-    /// The whole requests that were parsed at once. Only a lone one may be inline.
+    /// The whole requests that were parsed at once. An inline request is always alone.
     whole: Vec<Whole>,
     /// The index of the request that was returned last.
     current: usize,
@@ -203,7 +203,7 @@ pub(crate) struct Parser {
     state: Reading,
     /// The next byte to look at, from the request's first byte.
     at: usize,
-    /// The place up to which no line end was found.
+    /// No line end was found before this place.
     scanned: usize,
     spans: Vec<Span>,
     /// The words of an inline request, whose quotes and escapes are resolved.
@@ -227,14 +227,13 @@ impl Parser {
         }
     }
 
-    /// Looks for one whole request at the start of `input`. `Some(n)`: it is `n` bytes long and its
-    /// arguments are [`args`](Self::args), perhaps empty. `None`: call again with the same bytes
-    /// and more behind them.
+    /// Looks for one whole request at the start of `input`. `Some(n)`: the request is `n` bytes
+    /// long and its arguments are [`args`](Self::args), perhaps empty. `None`: the request is not
+    /// whole yet; call again with the same bytes and more behind them.
     ///
-    /// It is the first of up to `most` requests that are parsed at once, whose arguments are
-    /// [`parsed`](Self::parsed). The next call, which gets the bytes behind the first request,
-    /// returns the second one without parsing them, unless [`forget_ahead`](Self::forget_ahead) is
-    /// called.
+    /// Up to `most` requests are parsed at once, and [`parsed`](Self::parsed) returns the arguments
+    /// of all of them. The next call gets the bytes behind the first request. It returns the second
+    /// request without parsing again, unless [`forget_ahead`](Self::forget_ahead) is called.
     pub(crate) fn parse(
         &mut self,
         input: &[u8],
@@ -260,8 +259,8 @@ impl Parser {
     }
 
     /// Parses ahead for the next call of [`parse`](Self::parse), which must get the same bytes or
-    /// more. The requests are in [`parsed`](Self::parsed) afterwards. An error is left to that
-    /// call.
+    /// more. The requests are in [`parsed`](Self::parsed) afterwards. If there is an error, that
+    /// call returns it.
     pub(crate) fn parse_early(&mut self, input: &[u8], limits: &Limits, most: usize) {
         debug_assert!(
             self.is_at_end() && !self.early,
@@ -273,8 +272,8 @@ impl Parser {
         }
     }
 
-    /// Parses the further requests that are whole. An error is left to the call that reaches its
-    /// request.
+    /// Parses further whole requests behind the first one. If one of them has an error, the call
+    /// that reaches that request returns the error.
     fn more(&mut self, input: &[u8], limits: &Limits, most: usize) {
         let mut at = self.whole[0].bytes;
         while self.whole.len() < most
@@ -318,14 +317,14 @@ impl Parser {
         })
     }
 
-    /// Forgets the requests that were parsed behind the returned one. The next call may get any
-    /// request's bytes.
+    /// Forgets the requests that were parsed behind the returned one. The next call of
+    /// [`parse`](Self::parse) may then get other bytes.
     pub(crate) fn forget_ahead(&mut self) {
         self.whole.truncate(self.current + 1);
         self.start_again();
     }
 
-    /// Keeps a request, which is whole.
+    /// Adds a whole request of this number of bytes.
     fn keep(&mut self, bytes: usize) {
         debug_assert!(
             self.whole
@@ -347,7 +346,8 @@ impl Parser {
         self.finish();
     }
 
-    /// Forgets the requests that have been returned. The parsed part of an unfinished one stays.
+    /// Forgets the requests that have been returned. The parsed part of an unfinished request
+    /// stays.
     fn begin(&mut self) {
         let done = self.whole.last().map_or(0, |whole| whole.spans);
         self.whole.clear();
@@ -363,7 +363,7 @@ impl Parser {
         self.inline = false;
     }
 
-    /// Looks for one whole request at the start of `input`, and puts its arguments behind the others.
+    /// Looks for one whole request at the start of `input`, and appends its arguments to `spans`.
     fn request(&mut self, input: &[u8], limits: &Limits) -> Result<Option<usize>, ParseError> {
         loop {
             match self.state {
@@ -423,7 +423,8 @@ impl Parser {
         if self.inline { &self.words } else { input }
     }
 
-    /// Returns the bytes of input that the current request is known to need.
+    /// Returns the number of input bytes that the unfinished request needs at least; 0 if it is not
+    /// known.
     pub(crate) fn needed(&self) -> usize {
         match self.state {
             Reading::Content { bytes, .. } => self.at + bytes + 2,
@@ -431,7 +432,7 @@ impl Parser {
         }
     }
 
-    /// Returns its memory, bytes.
+    /// Returns the parser's memory, bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.words.capacity()
             + self.spans.capacity() * size_of::<Span>()
@@ -446,8 +447,8 @@ impl Parser {
         bytes
     }
 
-    /// Reads a whole line from `from` on that holds a number from 1 to `max`, and consumes it.
-    /// Nearly every line is like that. `None`: the slow path judges the line.
+    /// Reads and consumes a whole line from `from` on that holds a number from 1 to `max`. Nearly
+    /// every line does. `None`: the slow path reads the line.
     #[inline]
     fn short_number(&mut self, input: &[u8], from: usize, max: i64) -> Option<i64> {
         let line = input.get(from..)?;

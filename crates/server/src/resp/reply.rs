@@ -7,8 +7,8 @@ use crate::number::{push_i64, push_u64};
 /// The longest head of an aggregate, bytes.
 const HEAD_ROOM: usize = 24;
 
-/// Returns an empty buffer for a long reply whose head is known only at the end. The reply need not
-/// be copied then.
+/// Returns a buffer for a long reply whose head is known only at the end. The buffer begins with
+/// room for the head, so the reply need not be copied.
 pub(crate) fn room_for_head() -> Vec<u8> {
     vec![0; HEAD_ROOM]
 }
@@ -92,13 +92,13 @@ impl<'a> Out<'a> {
             .extend_from_slice(if self.resp3 { b"_\r\n" } else { b"$-1\r\n" });
     }
 
-    /// Appends a null in the place of an array.
+    /// Appends the null that replaces an array.
     pub(crate) fn null_array(&mut self) {
         self.buf
             .extend_from_slice(if self.resp3 { b"_\r\n" } else { b"*-1\r\n" });
     }
 
-    /// Appends the head of a push, a message without a request, `len` replies long.
+    /// Appends the head of a push of `len` replies. A push is a message that answers no request.
     pub(crate) fn push(&mut self, len: usize) {
         self.head(if self.resp3 { b'>' } else { b'*' }, len);
     }
@@ -146,7 +146,8 @@ impl<'a> Out<'a> {
         self.head(if self.resp3 { b'~' } else { b'*' }, len);
     }
 
-    /// Appends a reply that was made elsewhere. A long one becomes the buffer if it is the first.
+    /// Appends a reply that was made elsewhere. If the buffer is empty, it may take over a long
+    /// reply without copying.
     pub(crate) fn append(&mut self, mut reply: Vec<u8>) {
         if self.buf.is_empty() && self.buf.capacity() < reply.len() {
             *self.buf = reply;
@@ -155,7 +156,7 @@ impl<'a> Out<'a> {
         }
     }
 
-    /// Appends a reply that was made with [`room_for_head`], under the head that `write` writes.
+    /// Appends the head that `write` writes, and then a reply that was made with [`room_for_head`].
     pub(crate) fn append_under(&mut self, mut reply: Vec<u8>, write: impl FnOnce(&mut Out<'_>)) {
         let mut head = Vec::with_capacity(HEAD_ROOM);
         write(&mut Out::new(&mut head, self.resp3));

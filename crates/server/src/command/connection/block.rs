@@ -1,14 +1,15 @@
 //! MULTI, EXEC and DISCARD.
 //!
-//! EXEC is one engine transaction over the union of its keys' partitions, in two steps. First the
-//! plain commands (SELECT, CLIENT, PING …) run once, in order, into a side buffer. They determine
-//! the database and the protocol of each data command. Then the data commands run inside the
-//! transaction, which may repeat them, and the replies are joined in order. A command that fails at
-//! run time replies its error and changes nothing. The others keep their effects, as in Redis. If
-//! the engine refuses (memory, log), the whole block has no effect.
+//! EXEC runs a block in two steps. First the plain commands (SELECT, CLIENT, PING …) run once, in
+//! order, into a side buffer. They determine the database and the protocol of each data command.
+//! Then the data commands run in one engine transaction over the partitions of all their keys. The
+//! engine may run that transaction more than once. At the end all replies are joined in order. A
+//! command that fails at run time replies with its error and changes nothing. The other commands
+//! keep their effects, as in Redis. If the engine refuses (memory, log), the whole block has no
+//! effect.
 //!
-//! The watched keys are checked for changes before the first step. A key that expires between the
-//! check and the transaction counts as expired after the block was begun.
+//! The watched keys are checked for changes before the first step. A watched key that expires after
+//! that check does not abort the block.
 
 use crate::acl;
 use crate::ahead::AHEAD_KEYS;
@@ -36,11 +37,11 @@ pub(crate) static COMMANDS: &[Command] = &[
     plain("multi", 1, LOADING | IMMEDIATE | FAST | APART, multi),
 ];
 
-/// The memory of a queued command beside its arguments, bytes. It is its place in the queue, which
-/// may be half empty, and the allocator's heads of two buffers.
+/// The memory of a queued command beside its arguments, bytes: its slot in a queue that may be half
+/// empty, and the allocator's headers of two buffers.
 const QUEUED_BYTES: usize = 2 * size_of::<(&Command, OwnedArgs)>() + 32;
 
-/// Keeps a command for EXEC.
+/// Queues a command for EXEC.
 pub(crate) fn enqueue(
     state: &State,
     session: &mut Session,
@@ -163,7 +164,8 @@ pub(crate) fn exec(cx: &mut Cx<'_>, _: &Args<'_>) {
     }
 }
 
-/// Runs the plain commands of a block. Returns the partitions of the others.
+/// Runs the plain commands of a block. Returns the block with their replies, and the partitions of
+/// the data commands' keys.
 fn run_plain_commands(cx: &mut Cx<'_>, block: Block) -> (Ready, PartitionSet) {
     let mut partitions = PartitionSet::empty();
     let mut aside = Vec::new();
@@ -243,7 +245,8 @@ struct Ready {
     steps: Vec<Step>,
     /// The replies of the plain commands.
     aside: Vec<u8>,
-    /// The time of each command when the block ran last, and the replies of those that failed.
+    /// The time that each command took when the block ran last. `failed` has the index and the
+    /// reply of each command that failed.
     ran: Vec<Duration>,
     failed: Vec<(usize, Vec<u8>)>,
 }
@@ -299,14 +302,15 @@ impl Ready {
         Ok(())
     }
 
-    /// Counts the commands of the block with their times, and the replies of those that failed.
+    /// Counts the commands of the block with their times and their error replies.
     fn count_steps(&self, state: &mut State) {
         let times = state.options.latency_tracking;
         let mut failed = self.failed.iter().peekable();
         let mut found: Option<(&Command, usize)> = None;
         for (at, ((command, owned), took)) in self.block.queue.iter().zip(&self.ran).enumerate() {
             let error = failed.next_if(|(failed, _)| *failed == at);
-            // Long blocks often repeat one command.
+            // The slot is looked up once for a run of the same command, because long blocks often
+            // repeat one.
             if found.is_none_or(|(known, _)| !std::ptr::eq(known, *command)) {
                 let slot = state.lookup.find_slot(command.name.as_bytes());
                 found = slot.map(|(slot, _)| (*command, slot));

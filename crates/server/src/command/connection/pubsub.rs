@@ -1,7 +1,7 @@
 //! Channels: SUBSCRIBE and its relatives, PUBLISH, and questions about listeners (PUBSUB).
 //!
-//! SUBSCRIBE answers once for each name, in the form in which messages come, so that a client
-//! reads one stream of them.
+//! SUBSCRIBE answers once for each name. The answers have the form of messages, so a client reads a
+//! single stream of messages.
 
 use crate::command::Cx;
 use crate::command::flag::{APART, FAST, LOADING, PUBSUB};
@@ -111,8 +111,9 @@ fn unsubscribe(cx: &mut Cx<'_>, args: &Args<'_>, topic: Topic) {
     }
 }
 
-/// `PUBLISH channel text`. The message of a client to itself comes before the reply. A message
-/// waits for what was written before it, and in a MULTI block for the block.
+/// `PUBLISH channel text`. If the client itself receives the message, the message comes before the
+/// reply. A message waits for the durability of the writes before it. In a MULTI block it also
+/// waits for the block's commit.
 fn publish(cx: &mut Cx<'_>, args: &Args<'_>, topic: Topic) {
     let (channel, text) = (args.at(1), args.at(2));
     if cx.in_block {
@@ -168,7 +169,7 @@ fn channels(cx: &mut Cx<'_>, args: &Args<'_>, topic: Topic) {
 }
 
 fn listeners(cx: &mut Cx<'_>, args: &Args<'_>, topic: Topic) {
-    // Redis answers a plain array here in RESP3, too.
+    // In RESP3, too, Redis answers with an array and not with a map.
     cx.out.array((args.len() - 2) * 2);
     for name in args.from(2) {
         let count = cx.state.topics.listeners(topic, name).count();

@@ -5,7 +5,8 @@ use crate::engine::{Db, Packing, Tx};
 use crate::state::State;
 use std::cell::Cell;
 
-/// The settings of the server that a command beside the loop needs, as they were when the command left.
+/// The settings of the server that a command beside the loop needs, as they were when the command
+/// left the loop.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Host {
     packing: Packing,
@@ -42,7 +43,7 @@ pub(super) enum Server<'a> {
 }
 
 impl Server<'_> {
-    /// Returns the most elements that a round of the loop goes through.
+    /// Returns the greatest number of elements that one round of the loop goes through.
     pub(super) fn long(&self) -> u64 {
         match self {
             Server::Loop(state) => state.steps.long,
@@ -69,7 +70,7 @@ impl Server<'_> {
 
 impl<'a, 'tx> Data<'a, 'tx> {
     /// Fails like [`heavy`](Self::heavy) if a command is about to go through `most` elements of a
-    /// key's collection, or through all if it has fewer.
+    /// key's collection, or through all elements if there are fewer.
     pub(crate) fn heavy_in(&self, key: &[u8], most: u64) -> Done {
         if !self.may_leave || !self.is_long(most.saturating_mul(2)) {
             return Ok(());
@@ -77,7 +78,8 @@ impl<'a, 'tx> Data<'a, 'tx> {
         self.heavy(self.rows_of(key)?.min(most))
     }
 
-    /// Returns the number of rows of a key's collection; 0 if that is packed.
+    /// Returns the number of rows of a key's collection; 0 if the key does not exist or its
+    /// collection is packed.
     pub(crate) fn rows_of(&self, key: &[u8]) -> Result<u64, Stop> {
         let row = self.tx.peek(self.table, key)?;
         let Some(home) = row.and_then(|row| row.home()) else {
@@ -86,12 +88,13 @@ impl<'a, 'tx> Data<'a, 'tx> {
         Ok(self.tx.elements(self.table, home)?.len())
     }
 
-    /// Makes the data of a command beside the loop, which never waits for a key.
+    /// Makes the context of a command that runs beside the loop. Such a command never waits for a
+    /// key.
     pub(crate) fn beside(host: &'a Host, db: &'a Db, tx: &'a mut Tx<'tx>, database: u8) -> Self {
         Data::of(Server::Beside(host), host, db, tx, database)
     }
 
-    /// Makes the data of a command that runs in this place, with these settings.
+    /// Makes the context of a command that runs in this place, with these settings.
     pub(super) fn of(
         server: Server<'a>,
         host: &Host,
@@ -139,10 +142,10 @@ impl<'a, 'tx> Data<'a, 'tx> {
         matches!(self.later, Some(Later::Beside))
     }
 
-    /// Fails if a command that is about to go through this number of elements should run beside the loop.
-    /// The command has written nothing yet.
+    /// Fails if a command that is about to go through this number of elements should run beside the
+    /// loop. The command must not have written anything before.
     pub(crate) fn heavy(&self, elements: u64) -> Done {
-        // A change of an element takes longer than reading it.
+        // Elements count twice, because changing an element takes longer than reading it.
         match self.may_leave && self.is_long(elements.saturating_mul(2)) {
             true => Err(Stop::Beside),
             false => Ok(()),

@@ -1,4 +1,4 @@
-//! The keys that a command may use: those that access control has judged.
+//! Restricts a command to the keys that access control has checked.
 
 use super::Data;
 use crate::acl::User;
@@ -13,7 +13,8 @@ impl Data<'_, '_> {
         self.keeps_to_keys |= !user.has_every_key();
     }
 
-    /// Does a command's work with only the keys that it declares, if that matters.
+    /// Does a command's work. If the user may not use every key, the work can use only the keys
+    /// that the command declares.
     #[inline]
     pub(super) fn with_keys<R>(
         &mut self,
@@ -35,7 +36,7 @@ impl Data<'_, '_> {
         work: impl FnOnce(&mut Self) -> R,
     ) -> R {
         let any_key = matches!(command.keys, Keys::All) || command.has(flag::SCRIPTS);
-        // The effects alone must show that bug, too.
+        // The seeded bug also disables this check: tests must notice the bug by its effects alone.
         if any_key || armed(Flaw::FirstTargetJudged) {
             return work(self);
         }

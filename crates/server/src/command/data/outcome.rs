@@ -1,5 +1,5 @@
-//! The rest of a command after its transaction: events for observers, and the space that a flush
-//! frees.
+//! The work of a command that is left after its transaction: events for observers, and freeing the
+//! space of a flush.
 
 use super::{Event, Later};
 use crate::command::Told;
@@ -19,16 +19,16 @@ pub(crate) struct Outcome {
     pub(super) swapped: u16,
     pub(super) ran: Option<Box<Ran>>,
     pub(super) emptied: bool,
-    /// True if the transaction has written anything, even if it was there already.
+    /// True if the transaction has written anything, even values equal to the old ones.
     pub(super) wrote: bool,
-    /// The wait of the client, instead of a reply.
+    /// The reason why the command has no reply yet. `None`: it has its reply.
     pub later: Option<Later>,
 }
 
 impl Outcome {
-    /// Returns the epochs that the replies of a transaction rest on which has committed in `epoch`.
-    /// If it wrote only what was there already, the epoch is that of the newest write of its
-    /// partitions, or older than this life of the database.
+    /// Returns the epochs that the replies of a transaction rest on. `epoch` is the epoch of its
+    /// commit. If it wrote only values equal to the old ones, that is the epoch of the newest write
+    /// to its partitions. 0 means that this write is older than this opening of the database.
     pub(crate) fn told(&self, epoch: Epoch, reached: Reached) -> Told {
         let rests_on = self.ran.as_ref().map(|ran| ran.rests_on);
         let written = match epoch {
@@ -42,8 +42,8 @@ impl Outcome {
         }
     }
 
-    /// Counts the lookups and publishes the changes, which are durable with `epoch`. Frees what a flush
-    /// has emptied.
+    /// Counts the lookups, and publishes the changes, which are durable with `epoch`. Frees the
+    /// space that a flush has emptied.
     pub(crate) fn settle(self, state: &mut State, epoch: Epoch) {
         state.stats.hits += self.hits;
         state.stats.misses += self.misses;

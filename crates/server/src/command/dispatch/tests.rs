@@ -1,5 +1,6 @@
-//! The effects that a command leaves beside its reply, checked before the loop has heard of the
-//! disk. Seeded bugs show that these tests would notice errors.
+//! Tests of the effects that a command leaves beside its reply. They are checked while the loop
+//! does not know yet that the writes are on the disk. Seeded bugs show that the tests notice
+//! errors.
 
 use crate::engine::{Db, Durability, Options, Ticket};
 use crate::options::ServerOptions;
@@ -53,7 +54,7 @@ fn owed(state: &mut State, client: usize) -> (String, Option<Durability>) {
     (text, replies.waits_for())
 }
 
-/// A library of functions, of the name `mine`.
+/// A library of functions that is named `mine`.
 const LIBRARY: &str = "#!lua name=mine\n\
     redis.register_function('gone', function(keys) redis.call('DEL', keys[1]) end)\n\
     redis.register_function{function_name='f', callback=function() return 7 end, flags={'no-writes'}}";
@@ -97,7 +98,7 @@ fn word_of(state: &mut State, client: usize, word: &str) -> Vec<u8> {
     }
 }
 
-/// Runs commands to their end that run in steps or beside the loop.
+/// Lets all commands that run in steps or beside the loop end.
 fn finish_jobs(state: &mut State) {
     // A command that the log has no room for waits its turn.
     while !state.jobs.is_empty() || state.beside.is_busy() {
@@ -123,7 +124,7 @@ fn leave(state: &mut State, client: usize) {
     state.connections.release(client);
 }
 
-/// Makes all writes so far durable, and lets the replies leave that rest on them. Later writes are
+/// Makes all writes so far durable, and lets the replies that rest on them leave. Later writes are
 /// not durable.
 fn sync(state: &mut State) {
     let db = state.db().expect("a database").clone();
@@ -134,7 +135,7 @@ fn sync(state: &mut State) {
     state.reached = db.reached();
 }
 
-/// Makes a server with a database and two clients, which runs no loop.
+/// Makes a server that has a database and two clients, and runs no loop.
 fn ready(around: &Testbed, dir: &Path) -> State {
     let mut options = Options::new(dir.join("data"));
     options.segment_bytes = 4 << 20;
@@ -154,7 +155,7 @@ fn opened(around: &Testbed, options: Options) -> State {
     state
 }
 
-/// Checks that a test holds, and that it does not with a bug.
+/// Checks that a test passes without a seeded bug and fails with it.
 fn notices(flaw: Flaw, holds: fn() -> bool) {
     assert!(holds(), "without {flaw:?}");
     arm(Some(flaw));
@@ -233,7 +234,7 @@ fn a_library_is_there_after_a_restart() {
     });
 }
 
-/// The first segment of the second stream is prepared behind that of the first.
+/// The log prepares the first segment of its second stream after that of the first stream.
 #[test]
 fn a_library_that_is_loaded_right_after_the_start_waits_for_its_segment() {
     for _ in 0..5 {

@@ -1,6 +1,7 @@
 //! Places: members of a sorted set whose scores are cells of the map.
 //!
-//! The arithmetic is in [`crate::engine::types::geo`]. This module has the words of the commands.
+//! The arithmetic is in [`crate::engine::types::geo`]. This module parses the requests and writes
+//! the replies.
 
 pub(crate) mod search;
 
@@ -33,7 +34,7 @@ fn place(args: &Args<'_>, at: usize) -> Result<Place, Stop> {
     })
 }
 
-/// Reads a unit of length, as metres.
+/// Reads a unit of length. Returns its length in metres.
 fn unit(word: &[u8]) -> Result<f64, Stop> {
     const UNITS: [(&[u8], f64); 4] = [
         (b"m", 1.0),
@@ -41,7 +42,7 @@ fn unit(word: &[u8]) -> Result<f64, Stop> {
         (b"ft", 0.3048),
         (b"mi", 1609.34),
     ];
-    // C's string ends at its first zero byte.
+    // As in C, the word ends at its first zero byte.
     let word = word.split(|byte| *byte == 0).next().unwrap_or(word);
     let known = UNITS
         .iter()

@@ -34,7 +34,8 @@ pub(crate) static COMMANDS: &[Command] = &[
     data("geosearchstore", -8, STORES, TWO, geosearchstore),
 ];
 
-/// The options: two of commands that may store, seven of all, four of an area, one of GEOSEARCHSTORE.
+/// The options: two for commands that may store, seven for all commands, four for an area, one for
+/// GEOSEARCHSTORE. Each command uses a slice of this list.
 const WORDS: [Word; 14] = [
     role("STORE", Role::Target),
     role("STOREDIST", Role::Target),
@@ -51,12 +52,12 @@ const WORDS: [Word; 14] = [
     word("BYBOX", 3),
     word("STOREDIST", 0),
 ];
-/// The place of the first option of all commands.
+/// The index of the first of the options for all commands.
 const ALL: usize = 2;
-/// The place of the first option of an area.
+/// The index of the first of the options for an area.
 const AREA: usize = 9;
 
-/// Returns the options from `begin` to `end`, which may begin at argument `from`.
+/// Returns the grammar of `WORDS[begin..end]`, whose options may begin at argument `from`.
 const fn grammar(from: usize, begin: usize, end: usize) -> Grammar {
     Grammar {
         from,
@@ -73,7 +74,7 @@ static SEARCH_STORE: Grammar = grammar(3, ALL, WORDS.len());
 
 const NO_MEMBER: &str = "ERR could not decode requested zset member";
 
-/// The meaning of a command's name.
+/// The form of the request, which the command's name determines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Named {
     /// A circle around coordinates.
@@ -85,7 +86,7 @@ enum Named {
 }
 
 impl Named {
-    /// Returns the argument with the key that is searched.
+    /// Returns the index of the argument that is the searched key.
     fn source(self) -> usize {
         match self {
             Named::Search { stores: true } => 2,
@@ -93,7 +94,7 @@ impl Named {
         }
     }
 
-    /// Returns the options.
+    /// Returns the grammar of the command's options.
     fn grammar(self) -> &'static Grammar {
         match self {
             Named::Radius { stores: true } => &RADIUS,
@@ -105,7 +106,7 @@ impl Named {
         }
     }
 
-    /// Returns the event of a key that is stored.
+    /// Returns the name of the event when a result is stored.
     fn event(self) -> &'static str {
         match self {
             Named::Search { .. } => "geosearchstore",
@@ -128,8 +129,7 @@ struct Query<'a> {
     centre: Option<Place>,
     /// The form and its unit.
     form: Option<(Form, f64)>,
-    /// The way in which the centre was given: by a member, or by coordinates. `None`: it was not
-    /// given.
+    /// True if a member gave the centre, false if coordinates did. `None`: it was not given.
     from: Option<bool>,
     distances: bool,
     scores: bool,
@@ -140,7 +140,7 @@ struct Query<'a> {
     target: Option<Target<'a>>,
 }
 
-/// Reads a size, which is not negative.
+/// Reads a size. The caller refuses a negative one.
 fn size(word: &[u8], malformed: &'static str) -> Result<f64, Stop> {
     Ok(score::parse(word).ok_or(malformed)?)
 }
@@ -165,7 +165,8 @@ fn rectangle(args: &Args<'_>, at: usize) -> Result<(Form, f64), Stop> {
 }
 
 impl<'a> Query<'a> {
-    /// Reads a request. A member is searched in `set`; without a set it is not checked.
+    /// Reads a request. A member that gives the centre is looked up in `set`. Without `set` it is
+    /// not checked.
     fn parse(args: &Args<'a>, named: Named, set: Option<&Source<'_>>) -> Result<Query<'a>, Stop> {
         let mut query = Query::default();
         match named {
@@ -198,7 +199,8 @@ impl<'a> Query<'a> {
         Ok(query)
     }
 
-    /// Reads an option about the output of members. Returns whether it is one.
+    /// Reads an option about the output of members. Returns false if the word is not such an
+    /// option.
     fn output(&mut self, args: &Args<'a>, at: usize, word: &str) -> Result<bool, Stop> {
         match word {
             "WITHDIST" => self.distances = true,
@@ -214,7 +216,7 @@ impl<'a> Query<'a> {
                 }
                 self.count = Some(count);
             }
-            // The grammar has found the key, that of the last option.
+            // The grammar has already taken the key from the last such option.
             "STORE" | "STOREDIST" => {
                 debug_assert!(self.target.is_some());
                 if let Some(target) = &mut self.target {
@@ -226,7 +228,8 @@ impl<'a> Query<'a> {
         Ok(true)
     }
 
-    /// Reads an option that describes the area. A member is searched in `set`.
+    /// Reads an option that describes the area. A member that gives the centre is looked up in
+    /// `set`.
     fn area(&mut self, args: &Args<'a>, at: usize, word: &str, set: Option<&Source<'_>>) -> Done {
         let other_form = |is_box: bool| match &self.form {
             Some((Form::Box { .. }, _)) => !is_box,
@@ -278,7 +281,7 @@ impl<'a> Query<'a> {
         Ok(())
     }
 
-    /// Returns the area, if it is known yet.
+    /// Returns the area. `None`: its centre or its form is not known.
     fn search(&self) -> Option<Search> {
         let ((form, unit), centre) = (self.form?, self.centre?);
         Some(Search { centre, form, unit })
@@ -291,7 +294,7 @@ impl<'a> Query<'a> {
         };
         let mut found = geo::find(set, &search, self.count.filter(|_| self.any));
         let wanted = self.count.map_or(found.len(), to_usize).min(found.len());
-        // A request for some members means the nearest ones.
+        // COUNT without ANY means the nearest members.
         let nearest = (self.count.is_some() && !self.any).then_some(First::Nearest);
         if let Some(first) = self.first.or(nearest) {
             order::sort(&mut found, first, wanted);

@@ -9,7 +9,7 @@ use crate::resp::parse::Args;
 use crate::resp::reply::Out;
 use perdura_base::num::to_u64;
 
-/// Reads a cursor as C's `strtoul` does: signs count, and an empty one is zero.
+/// Reads a cursor as C's `strtoul` does: a sign is allowed, and an empty text is zero.
 pub(crate) fn parse_cursor(arg: &[u8]) -> Result<u64, Stop> {
     let (negative, digits) = match arg {
         [b'-', rest @ ..] => (true, rest),
@@ -84,8 +84,8 @@ impl<'a> ScanOptions<'a> {
     }
 }
 
-/// Replies to HSCAN, SSCAN and ZSCAN: the next cursor and the matching elements, whose parts `each`
-/// writes. A member is one part; an element with a value or a score is two.
+/// Replies to HSCAN, SSCAN and ZSCAN with the next cursor and the matching elements. `each` writes
+/// the parts of an element: one part for a member, two for an element with a value or a score.
 pub(crate) fn scan_elements(
     data: &Data<'_, '_>,
     args: &Args<'_>,
@@ -120,7 +120,7 @@ pub(crate) fn scan_elements(
     Ok(data.check_reply(out.buf.len() - start)?)
 }
 
-/// Reads the number of random elements.
+/// Reads the number of random elements that a request wants.
 pub(crate) fn count_arg(arg: &[u8]) -> Result<i64, Stop> {
     match parse_i64(arg) {
         None => Err(NOT_INTEGER.into()),
@@ -133,7 +133,7 @@ pub(crate) fn count_arg(arg: &[u8]) -> Result<i64, Stop> {
     }
 }
 
-/// Checks the number of random elements that take two replies each.
+/// Checks a number of random elements. Each of these elements takes two replies.
 pub(crate) fn count_arg_of_pairs(count: i64) -> Result<i64, Stop> {
     if count.unsigned_abs() > i64::MAX.unsigned_abs() / 2 {
         return Err("ERR value is out of range".into());

@@ -1,4 +1,4 @@
-//! DUMP and RESTORE: a key's value in the bytes that a Redis of any version understands.
+//! DUMP and RESTORE: a key's value in the binary form that Redis of any version understands.
 
 use crate::command::event::Class;
 use crate::command::flag::{DANGEROUS, DENY_OOM, READ, WRITE};
@@ -74,16 +74,17 @@ fn dump_key(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done
     Ok(())
 }
 
-/// Bytes that an element of a payload has, about.
+/// The approximate bytes of an element in a payload.
 const ELEMENT_BYTES: u64 = 8;
-/// Bytes of a string that are checked, copied and logged in the time of one element, about.
+/// The approximate bytes of a string that are checked, copied and logged in the time that one
+/// element takes.
 const STRING_BYTES: u64 = 128;
-/// First bytes of a payload with a compressed string: its type, then the encoding.
+/// The first bytes of a payload with a compressed string: the type, then the encoding.
 const COMPRESSED_STRING: [u8; 2] = [0, 0xc3];
-/// Bytes that LZF makes of one: three are 264 at most.
+/// The most bytes that LZF makes of one byte: 3 bytes become at most 264.
 const LZF_RATIO_MAX: u64 = 88;
 
-/// Returns about how many elements take as long as the value of a payload.
+/// Returns the approximate number of elements that take as long as the value of a payload.
 fn weight(payload: &[u8]) -> u64 {
     let bytes = to_u64(payload.len());
     match payload.first() {
@@ -118,7 +119,7 @@ impl Terms {
         }
     }
 
-    /// Returns whether it would have expired already.
+    /// Returns whether the key would have expired already.
     pub(crate) fn is_over(self, now: u64) -> bool {
         self.expiry_ms(now).is_some_and(|at| at <= now)
     }
@@ -232,7 +233,7 @@ fn restore(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done 
     Ok(())
 }
 
-/// Writes a whole value under a key that does not exist. A payload may name an element twice.
+/// Writes a whole value under a key that does not exist. The payload may contain an element twice.
 fn write(data: &mut Data<'_, '_>, key: &[u8], value: &Value) -> Done {
     let (tx, table) = (&mut *data.tx, data.table);
     match value {

@@ -1,4 +1,4 @@
-//! Expiry: deadlines are absolute milliseconds; one that has passed deletes the key.
+//! Expiry: deadlines are absolute milliseconds. A key whose deadline has passed is deleted.
 
 use crate::command::event::Class;
 use crate::command::flag::{FAST, READ, WRITE};
@@ -25,9 +25,9 @@ pub(crate) static COMMANDS: &[Command] = &[
 /// The form of a deadline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Kind {
-    /// In seconds, not milliseconds.
+    /// True if the amount is in seconds, false if in milliseconds.
     seconds: bool,
-    /// Counted from now, not from 1970.
+    /// True if the amount is counted from now, false if from 1970.
     relative: bool,
 }
 
@@ -50,14 +50,15 @@ pub(crate) fn deadline_option(word: &[u8]) -> Option<Kind> {
 /// A deadline as a request gives it.
 #[derive(Debug)]
 pub(crate) struct Deadline {
-    /// Its kind.
+    /// The form of the deadline.
     pub kind: Kind,
     /// The argument that holds the number.
     pub arg: usize,
 }
 
 impl Deadline {
-    /// Returns absolute milliseconds, or Redis's error for the command called `name`.
+    /// Returns the deadline in absolute milliseconds, or Redis's error for the command called
+    /// `name`.
     pub(crate) fn resolve(&self, args: &Args<'_>, now: u64, name: &str) -> Result<u64, String> {
         let amount = parse_i64(args.at(self.arg)).ok_or_else(|| String::from(NOT_INTEGER))?;
         let at = if amount > 0 {
@@ -74,7 +75,7 @@ fn invalid(name: &str) -> String {
     format!("ERR invalid expire time in '{name}' command")
 }
 
-/// Returns absolute milliseconds, which may lie before 1970; `None` if out of range.
+/// Returns absolute milliseconds, which may lie before 1970; `None` if they are out of range.
 fn absolute(kind: Kind, amount: i64, now: u64) -> Option<i64> {
     let ms = if kind.seconds {
         amount.checked_mul(1000)?
@@ -141,7 +142,7 @@ fn set_deadline(
     let Some(at) = absolute(kind, amount, now) else {
         return Err(invalid(name).into());
     };
-    // A deadline before 1970 has passed like any other.
+    // A deadline before 1970 has passed, so it is the same as one in 1970.
     let at = u64::try_from(at).unwrap_or(0);
     let key = args.at(1);
     let Some(old) = data.tx.get(data.table, key)?.map(|row| row.expiry_ms()) else {
@@ -236,8 +237,8 @@ pub(crate) fn persist(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_
     Ok(())
 }
 
-/// Replies -2 for no key, -1 for no expiry, else the result of `show` for the deadline and the
-/// current time.
+/// Replies -2 if there is no key, -1 if the key has no deadline, and otherwise
+/// `show(deadline, now)`.
 fn reply_deadline(
     data: &mut Data<'_, '_>,
     args: &Args<'_>,

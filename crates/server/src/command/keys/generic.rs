@@ -42,7 +42,7 @@ fn database(arg: &[u8]) -> Result<u8, Stop> {
     known.ok_or_else(|| "ERR DB index is out of range".into())
 }
 
-/// Lets a command that copies the string of the first argument's key continue in steps if the
+/// Makes a command that copies the string of the first argument's key continue in steps, if the
 /// string is long.
 fn copy_in_steps(data: &Data<'_, '_>, args: &Args<'_>, target: Destination, out: &Out<'_>) -> Done {
     let row = data.tx.get(data.table, args.at(1))?;

@@ -31,7 +31,7 @@ pub(crate) static COMMANDS: &[Command] = &[
     data("unlink", -2, WRITE | FAST, EACH, del),
 ];
 
-/// `DEL key [key …]`, and UNLINK, which differs only where freeing takes long.
+/// `DEL key [key …]`, and UNLINK, which here does the same.
 pub(crate) fn del(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
     let mut count = 0;
     data.tx.expect_removals(args.len() - 1)?;

@@ -8,15 +8,15 @@ use crate::resp::reply::Out;
 /// A request for random elements.
 #[derive(Clone, Copy)]
 pub(crate) struct Draws {
-    /// The most elements, all different. A negative number counts draws, in which an element may
-    /// repeat.
+    /// The greatest number of elements, all different. If negative: the number of draws, in which an
+    /// element may repeat.
     pub count: i64,
-    /// The parts of each.
+    /// The number of parts that each element is replied with.
     pub parts: usize,
 }
 
-/// Replies with random elements, whose parts `each` writes. An element of two parts is a nested array
-/// in RESP3.
+/// Replies with random elements. `each` writes the parts of an element. In RESP3 an element of two
+/// parts is a nested array.
 pub(crate) fn reply(
     data: &Data<'_, '_>,
     source: &Source<'_>,
@@ -55,7 +55,7 @@ pub(crate) fn reply(
         }
         return Ok(());
     }
-    // A reply that would become too long is refused before the work.
+    // If the reply would be too long, it is refused before the elements are drawn.
     let draws = usize::try_from(count.unsigned_abs()).unwrap_or(usize::MAX);
     data.check_reply(draws.saturating_mul(parts))?;
     head(out, draws);

@@ -59,7 +59,7 @@ static ANSWERING: Grammar = Grammar {
 #[derive(Default)]
 struct Options<'a> {
     by: Option<&'a [u8]>,
-    /// True if some BY named no pattern, so that the elements stay as they are.
+    /// True if a BY option named no pattern, so that the elements keep their order.
     unsorted: bool,
     gets: Vec<&'a [u8]>,
     limit: Option<(i64, i64)>,
@@ -88,14 +88,14 @@ impl<'a> Options<'a> {
                     options.by = Some(pattern);
                 }
                 "GET" => options.gets.push(args.at(found.at + 1)),
-                // The grammar has found the target.
+                // The option is STORE, and the grammar has already found its target.
                 _ => debug_assert!(options.target.is_some()),
             }
         }
         Ok(options)
     }
 
-    /// Returns the wanted piece of `count` elements.
+    /// Returns the range that LIMIT selects from `count` elements.
     fn piece(&self, count: usize) -> std::ops::Range<usize> {
         let Some((offset, wanted)) = self.limit else {
             return 0..count;
@@ -108,7 +108,7 @@ impl<'a> Options<'a> {
     }
 }
 
-/// Returns the string that a pattern leads to for an element; `None` if it does not exist.
+/// Returns the string that a pattern leads to for an element. `None`: that string does not exist.
 fn follow(data: &Data<'_, '_>, pattern: &[u8], element: &[u8]) -> Result<Option<Vec<u8>>, Stop> {
     if pattern == b"#" {
         return Ok(Some(element.to_vec()));
@@ -141,7 +141,7 @@ fn follow(data: &Data<'_, '_>, pattern: &[u8], element: &[u8]) -> Result<Option<
     }
 }
 
-/// Returns a collection that can be sorted, and its shape.
+/// Returns the collection of a key that can be sorted, and its shape.
 fn source<'d>(data: &'d Data<'_, '_>, key: &[u8]) -> Result<Option<(Shape, Source<'d>)>, Stop> {
     let Some(row) = data.tx.get(data.table, key)? else {
         return Ok(None);
@@ -169,16 +169,17 @@ fn elements(data: &Data<'_, '_>, key: &[u8]) -> Result<(Option<Shape>, Texts), S
     Ok((Some(shape), texts))
 }
 
-/// The place of an element with the number that it is sorted by.
+/// An element's place, and the number that the element is sorted by.
 #[derive(Debug, Clone, Copy, Default)]
 pub(in crate::command) struct Weighed {
-    /// Its place.
+    /// The element's place in the collection.
     pub at: usize,
     /// The number.
     pub number: f64,
 }
 
-/// Reads a weight as C does: up to a zero byte, with blanks before it, and an empty text as zero.
+/// Reads a weight as C does: up to the first zero byte and after leading blanks. An empty text is
+/// zero.
 fn weight(text: &[u8]) -> Option<f64> {
     match text.split(|byte| *byte == 0).next() {
         None | Some(b"") => Some(0.0),
@@ -196,7 +197,7 @@ pub(in crate::command) struct Sorting<'a> {
     elements: &'a Texts,
     alpha: bool,
     descending: bool,
-    /// The string that a pattern leads to for each element, if strings are compared as text.
+    /// If texts are compared: the string that BY leads to for each element.
     texts: Option<Vec<Option<Vec<u8>>>>,
 }
 
@@ -211,7 +212,7 @@ impl<'a> Sorting<'a> {
         }
     }
 
-    /// Finds the number or the text that each element is sorted by.
+    /// Finds the number or the text that each element is sorted by. `by` is the pattern.
     fn weigh(&mut self, data: &Data<'_, '_>, by: Option<&[u8]>) -> Result<Vec<Weighed>, Stop> {
         let mut order = in_place(self.elements.len());
         let Some(pattern) = by else {
@@ -255,7 +256,8 @@ impl<'a> Sorting<'a> {
         order.then(a.at.cmp(&b.at))
     }
 
-    /// Sorts the wanted piece, so that it is at its place. The rest has no order.
+    /// Sorts the elements so that those of `piece` are at their final places. The others have no
+    /// order.
     fn sort(&self, order: &mut [Weighed], piece: &std::ops::Range<usize>) {
         let mut wanted = order;
         if piece.end < wanted.len() {
@@ -270,7 +272,7 @@ impl<'a> Sorting<'a> {
     }
 }
 
-/// Returns all elements in their present order.
+/// Returns all elements in their present order, with zero as their number.
 fn in_place(count: usize) -> Vec<Weighed> {
     (0..count).map(|at| Weighed { at, number: 0.0 }).collect()
 }
@@ -285,7 +287,7 @@ fn sort_ro(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done 
     run(data, args, out, &ANSWERING)
 }
 
-/// Returns the work on a large collection that is sorted only by its elements.
+/// Returns the work in steps on a large collection, if neither BY nor GET is given.
 fn in_steps(
     data: &Data<'_, '_>,
     args: &Args<'_>,
@@ -317,7 +319,7 @@ fn run(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>, grammar: &Gr
     let target = options.target.map(|at| args.at(at));
     let mut sorted = !options.unsorted;
     if !sorted && target.is_some() && shape == Some(Shape::Set) {
-        // A set has no order that could be stored.
+        // A set has no order of its elements that could be stored, so they are sorted as texts.
         (sorted, options.alpha, options.by) = (true, true, None);
     }
     let piece = options.piece(elements.len());

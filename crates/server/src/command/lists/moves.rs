@@ -1,4 +1,4 @@
-//! Lists: moving items between them, and popping off the first of several that has any.
+//! Lists: moving items between lists, and popping from the first of several lists that has items.
 
 use crate::command::event::Class;
 use crate::command::flag::{DENY_OOM, WRITE};
@@ -79,7 +79,7 @@ fn rpoplpush(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Don
     shift_or_null(data, args, out, End::Back, End::Front)
 }
 
-/// Takes the item at an end off the first list that exists. Returns false if no list exists.
+/// Pops the item at an end of the first list that exists. Returns false if no list exists.
 pub(crate) fn pop_first<'k>(
     data: &mut Data<'_, '_>,
     keys: impl Iterator<Item = &'k [u8]>,
@@ -111,7 +111,8 @@ pub(crate) struct FromSeveral<'a> {
 }
 
 impl<'a> FromSeveral<'a> {
-    /// Reads the arguments from the number of keys on. `knows` returns whether a word names an end.
+    /// Reads the arguments, beginning with the number of keys at `numkeys`. `knows` returns whether
+    /// a word names an end.
     pub(crate) fn parse(
         args: &Args<'a>,
         numkeys: usize,
@@ -137,7 +138,7 @@ impl<'a> FromSeveral<'a> {
                 positive(place + 2).ok_or("ERR count should be greater than 0")?
             }
             more => {
-                // The first option is checked before its argument.
+                // Redis checks the first COUNT before it refuses further arguments.
                 if more > 3 && args.at(place + 1).eq_ignore_ascii_case(b"COUNT") {
                     positive(place + 2).ok_or("ERR count should be greater than 0")?;
                 }
@@ -152,7 +153,7 @@ impl<'a> FromSeveral<'a> {
     }
 }
 
-/// Takes items off the first list that exists. Returns false if no list exists.
+/// Pops items from the first list that exists. Returns false if no list exists.
 pub(crate) fn pop_several(
     data: &mut Data<'_, '_>,
     args: &Args<'_>,

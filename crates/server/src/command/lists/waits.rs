@@ -1,7 +1,8 @@
-//! Popping off lists and sorted sets, and waiting until one of them has an element.
+//! Popping from lists and sorted sets, and waiting until one of them has an element.
 //!
-//! Each command does the same as its namesake without the B. If it finds nothing, it names the keys
-//! that it waits for. It is run again from its start when one of these keys may have become ready.
+//! Each command does the same as its namesake without the B. If it finds no element, it returns the
+//! keys that it waits for. It is run again from its start when one of these keys may have an
+//! element.
 
 use crate::blocking::{Nothing, Wait, parse_timeout};
 use crate::command::flag::{BLOCKING, DENY_OOM, FAST, WRITE};
@@ -15,13 +16,13 @@ use crate::resp::reply::Out;
 use std::ops::Range;
 use std::time::Duration;
 
-/// Keys, and then a timeout.
+/// Keys come first, and then a timeout.
 const BEFORE_TIMEOUT: Keys = Keys::Range {
     first: 1,
     last: -2,
     step: 1,
 };
-/// A timeout, and then the number of keys.
+/// A timeout comes first, and then the number of keys.
 const BEHIND_TIMEOUT: Keys = Keys::Counted { at: 2, dest: false };
 const TAKES: u32 = WRITE | BLOCKING;
 const MOVES: u32 = WRITE | DENY_OOM | BLOCKING;
@@ -108,7 +109,8 @@ fn bzpopmax(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done
     pop_or_wait(data, args, out, Shape::Zset, End::Back)
 }
 
-/// Returns the wait for one of several keys, whose number may be an argument.
+/// Returns the wait for one of several keys. `count` is the argument that holds their number, if
+/// there is one.
 fn wait(keys: Range<usize>, count: Option<usize>, shape: Shape, timeout: Option<Duration>) -> Wait {
     Wait {
         shape,
@@ -121,7 +123,7 @@ fn wait(keys: Range<usize>, count: Option<usize>, shape: Shape, timeout: Option<
     }
 }
 
-/// Waits for one of the keys behind their number.
+/// Makes the command wait for one of the keys of `several`.
 fn wait_for(several: &FromSeveral<'_>, shape: Shape, timeout: Option<Duration>) -> Done {
     let (keys, count) = (several.keys.clone(), several.keys.start - 1);
     Err(Stop::Wait(wait(keys, Some(count), shape, timeout)))

@@ -1,13 +1,14 @@
-//! The scripts that the server knows by their SHA-1, until it ends or SCRIPT FLUSH: as volatile as in Redis.
+//! The scripts that the server knows by their SHA-1. As in Redis, they are lost at SCRIPT FLUSH and
+//! when the server ends.
 //!
-//! SCRIPT LOAD adds scripts that stay, and EVAL adds those that it runs. Together they have a
-//! bound. Beyond it the oldest scripts of EVAL are removed. A client that gets NOSCRIPT sends its
-//! script again.
+//! SCRIPT LOAD adds scripts that stay. EVAL adds the scripts that it runs, which may be removed:
+//! all scripts together have a bound, and beyond it the oldest scripts of EVAL are removed. A
+//! client that gets NOSCRIPT sends its script again.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-/// The sources of all scripts together, bytes.
+/// The most bytes of the sources of all scripts together.
 const BYTES_MAX: usize = 64 << 20;
 /// The memory of a script beside its source, bytes.
 const ENTRY_BYTES: usize = 256;
@@ -16,8 +17,8 @@ const ENTRY_BYTES: usize = 256;
 #[derive(Debug, Default)]
 pub(crate) struct Cache {
     scripts: HashMap<String, Kept>,
-    /// The scripts that EVAL has added, the oldest first. Some may have been loaded since, or be
-    /// gone.
+    /// The scripts that EVAL has added, the oldest first. SCRIPT LOAD may have made some of them
+    /// stay, and some may be gone.
     passing: VecDeque<String>,
     bytes: usize,
 }
@@ -44,7 +45,7 @@ impl Cache {
         self.scripts.get(sha).map(|kept| Arc::clone(&kept.source))
     }
 
-    /// Keeps a script. Returns whether there was room for it.
+    /// Keeps a script, until SCRIPT FLUSH if `stays`. Returns whether there was room for it.
     pub(crate) fn keep(&mut self, sha: &str, source: &[u8], stays: bool) -> bool {
         if let Some(kept) = self.scripts.get_mut(sha) {
             kept.stays |= stays;
@@ -75,7 +76,7 @@ impl Cache {
         }
     }
 
-    /// Forgets all.
+    /// Removes all scripts.
     pub(crate) fn clear(&mut self) {
         *self = Cache::default();
     }

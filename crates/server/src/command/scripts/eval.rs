@@ -10,11 +10,11 @@ use crate::resp::reply::Out;
 use perdura_script::{Code, Failure, Flags, Header, Input, Runtime, sha1_hex};
 use std::sync::Arc;
 
-/// Redis's text for a SHA-1 of no known script.
+/// Redis's text if no known script has the given SHA-1.
 const NO_SCRIPT: &str = "NOSCRIPT No matching script. Please use EVAL.";
-/// Digits of a SHA-1.
+/// The number of digits of a SHA-1.
 const SHA_DIGITS: usize = 40;
-/// Redis's text for a script that says it writes, or says nothing, where only reading is allowed.
+/// Redis's text if a script that does not declare `no-writes` is run by a command that only reads.
 pub(super) const WRITES: &str = "ERR Can not execute a script with write flag using *_ro command.";
 
 /// `EVAL script numkeys [key …] [arg …]`
@@ -37,7 +37,7 @@ pub(super) fn evalsha_ro(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out
     by_name(data, args, out, true)
 }
 
-/// A script and its call.
+/// A script that a request runs.
 struct Called<'a> {
     sha: &'a str,
     source: &'a [u8],
@@ -45,7 +45,7 @@ struct Called<'a> {
     keys: usize,
     /// True if the command only reads.
     reads: bool,
-    /// True if the request brings the source.
+    /// True if the request contains the source.
     is_brought: bool,
 }
 
@@ -85,7 +85,7 @@ fn find(data: &Data<'_, '_>, sha: &[u8]) -> Option<(String, Arc<[u8]>)> {
     Some((sha, source))
 }
 
-/// Returns the number of arguments behind the third that are keys.
+/// Returns the number of keys. They begin at argument 3.
 pub(super) fn count_keys(args: &Args<'_>) -> Result<usize, Stop> {
     let count = parse_i64(args.at(2)).ok_or(NOT_INTEGER)?;
     let most = args.len() - 3;
@@ -138,7 +138,7 @@ pub(super) struct May {
 }
 
 impl May {
-    /// Returns the rights that its flags and its command give it.
+    /// Returns the rights of a script, which depend on its flags and on the command that runs it.
     pub(super) fn of(flags: Option<Flags>, reads: bool) -> Self {
         May {
             write: !reads && !flags.unwrap_or_default().no_writes,
@@ -149,13 +149,13 @@ impl May {
 /// The arguments and the rights of a script or a function.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Scope {
-    /// The number of arguments behind the third that are keys.
+    /// The number of keys. They begin at argument 3.
     pub keys: usize,
-    /// Its rights.
+    /// The rights of the script or the function.
     pub may: May,
 }
 
-/// A function that runs a script or a function of a library.
+/// The part of a command that runs a script, or a function of a library.
 pub(super) type Running<'r> = dyn Fn(&mut Runtime, Input<'_>, &mut Inner<'_, '_, '_>, &mut Vec<u8>) -> Result<(), Failure>
     + 'r;
 

@@ -1,6 +1,6 @@
-//! The libraries of functions, as they are in the database: the map `redis/functions` has the text
-//! of each under its name (docs/formats/catalog.md). The server also keeps them in memory, from the
-//! start on.
+//! The libraries of functions. In the database, the map `redis/functions` has the text of each
+//! library under its name (docs/formats/catalog.md). The server also keeps all libraries in memory,
+//! from the start on.
 
 use crate::engine::{Attempt, Db, Epoch, Error, PartitionSet, Ticket, Tx};
 use perdura_base::flaw::{Flaw, armed};
@@ -16,18 +16,18 @@ const MAP: &str = "redis/functions";
 /// A library.
 #[derive(Debug)]
 pub(super) struct Library {
-    /// Its whole text.
+    /// The library's whole text.
     pub text: Arc<[u8]>,
-    /// The SHA-1 of that.
+    /// The SHA-1 of the text.
     pub sha: String,
     /// The offset of its code in the text.
     pub code: usize,
-    /// The functions that it has registered, by name.
+    /// The functions that the library has registered, sorted by name.
     pub functions: Vec<Registered>,
 }
 
 impl Library {
-    /// Returns its code, as it is run.
+    /// Returns the code that is run.
     pub(super) fn code(&self) -> Code<'_> {
         Code {
             sha: &self.sha,
@@ -35,8 +35,8 @@ impl Library {
         }
     }
 
-    /// Runs the code of a library's text, and returns its name and the library. The error is a
-    /// reply.
+    /// Runs the code of a library's text. Returns the library's name and the library. The error is
+    /// a reply.
     pub(super) fn load(
         runtime: &mut Runtime,
         text: &[u8],
@@ -62,10 +62,10 @@ impl Library {
     }
 }
 
-/// The server as a library sees it while it loads: it may only write lines to the log.
+/// The server as a loading library sees it: the library may only write lines to the log.
 #[derive(Debug, Default)]
 pub(super) struct Quiet {
-    /// The lines.
+    /// The lines that libraries have written.
     pub lines: Vec<String>,
 }
 
@@ -98,7 +98,7 @@ impl Host for Quiet {
 #[derive(Debug)]
 pub(super) struct Functions {
     libraries: BTreeMap<String, Library>,
-    /// The library of each function.
+    /// The name of each function's library.
     owners: HashMap<String, String>,
     /// The epoch of the newest change of a library, which the replies of functions rest on.
     pub changed: Epoch,
@@ -114,7 +114,7 @@ impl Default for Functions {
     }
 }
 
-/// A change of libraries: some are removed, and then others are added.
+/// A change of the libraries: it removes some and then adds others.
 #[derive(Debug, Default)]
 pub(super) struct Change {
     /// The names of the libraries that are removed.
@@ -129,7 +129,7 @@ impl Functions {
         self.libraries.iter()
     }
 
-    /// Returns whether a library of a name exists.
+    /// Returns whether there is a library with this name.
     pub(super) fn has(&self, library: &str) -> bool {
         self.libraries.contains_key(library)
     }
@@ -139,7 +139,7 @@ impl Functions {
         self.owners.len()
     }
 
-    /// Returns a function, and its library.
+    /// Returns the function with this name, and its library.
     pub(super) fn find(&self, name: &str) -> Option<(&Library, &Registered)> {
         let library = self.libraries.get(self.owners.get(name)?)?;
         let function = library
@@ -149,8 +149,8 @@ impl Functions {
         Some((library, function))
     }
 
-    /// Fails if a change would give a name to two libraries or to two functions. The error is a
-    /// reply.
+    /// Fails if, after a change, two libraries or two functions would have the same name. The error
+    /// is a reply.
     pub(super) fn check(&self, change: &Change) -> Result<(), String> {
         let mut owners: HashMap<&str, &str> = HashMap::new();
         for (name, library) in &change.come {
@@ -175,7 +175,8 @@ impl Functions {
         Ok(())
     }
 
-    /// Writes a change into the database, in one transaction. A caller that does not wait for the log tries again later.
+    /// Writes a change into the database, in one transaction. If the log has no room, the call
+    /// waits if `waits`; if not, the caller tries again later.
     pub(super) fn write(
         db: &Db,
         change: &Change,
@@ -220,7 +221,8 @@ impl Functions {
         })
     }
 
-    /// Applies a change that has been written. Returns the SHA-1s of the libraries that are gone.
+    /// Applies a change that has been written. Returns the SHA-1s of the libraries that it has
+    /// removed.
     pub(super) fn apply(&mut self, change: Change, epoch: Epoch) -> Vec<String> {
         let mut gone = Vec::new();
         for name in change.gone {
@@ -245,8 +247,8 @@ impl Functions {
         gone
     }
 
-    /// Reads all libraries of a database that was opened. Those that do not load stay in the
-    /// database, and the log names them.
+    /// Reads all libraries of a database that was opened. A library that does not load stays in the
+    /// database, and the log names it.
     pub(super) fn read(db: &Db, runtime: &mut Runtime) -> Result<Self, Error> {
         let mut functions = Functions::default();
         let Some(map) = db.find_map(MAP) else {

@@ -1,5 +1,5 @@
-//! A command inside a script. First come the checks of Redis, in its order and with its texts, and
-//! then the command itself, in the script's transaction.
+//! Runs a command inside a script. First come the checks of Redis, in its order and with its texts.
+//! Then the command itself runs, in the script's transaction.
 
 use super::eval::May;
 use super::plain;
@@ -22,8 +22,8 @@ const NOT_ALLOWED: &str = "ERR This Redis command is not allowed from script";
 const READ_ONLY: &str = "ERR Write commands are not allowed from read-only scripts.";
 const NOT_TO_CHECK: &str = "ERR Invalid command passed to redis.acl_check_cmd()";
 
-/// The commands on data that Redis does not allow in scripts: those that wait, except for the
-/// newest ones.
+/// The data commands that Redis does not allow in scripts. They all wait for keys; the newest
+/// commands that wait are allowed.
 const WAITING: [&str; 6] = [
     "blmove",
     "blpop",
@@ -36,8 +36,8 @@ const WAITING: [&str; 6] = [
 /// The lowest level that `redis.log` writes: a notice.
 const LOGGED_FROM: u8 = b'2';
 
-/// Returns whether it is MEMORY USAGE, the one word of MEMORY that is allowed in scripts. Queues
-/// use it to find their size.
+/// Returns whether a request is MEMORY USAGE, the only subcommand of MEMORY that scripts may run.
+/// Libraries for queues use it to find the size of a queue.
 fn is_memory_usage(command: &Command, args: &Args<'_>) -> bool {
     command.name == "memory" && args.at(1).eq_ignore_ascii_case(b"usage")
 }
@@ -48,9 +48,9 @@ pub(super) struct Inner<'h, 'a, 'tx> {
     may: May,
     user: Option<Arc<User>>,
     monitored: bool,
-    /// The time up to which commands have been counted.
+    /// The time at which the last command was counted.
     clock: Instant,
-    /// The words of the command that runs.
+    /// The arguments of the command that runs.
     words: OwnedArgs,
     /// The reason why the transaction ends. `None`: it continues.
     halted: Option<Error>,
@@ -78,7 +78,7 @@ impl<'h, 'a, 'tx> Inner<'h, 'a, 'tx> {
         self.halted
     }
 
-    /// Keeps a script that has been compiled.
+    /// Adds a script that compiles to the cache.
     pub(super) fn keep(&self, sha: &str, source: &[u8]) {
         let scripts = &self.data.state().scripts;
         scripts.cache.borrow_mut().keep(sha, source, false);
@@ -162,7 +162,7 @@ impl<'h, 'a, 'tx> Inner<'h, 'a, 'tx> {
             }
         }
         let counted = Counted::new(slot, command, args);
-        // Its time is that since the previous command, as in a block.
+        // The time of a command is the time since the previous one was counted, as in a block.
         let now = Instant::now();
         let took = now.saturating_duration_since(self.clock);
         self.clock = now;

@@ -1,7 +1,7 @@
 //! `FUNCTION LOAD|DELETE|LIST|STATS|FLUSH|DUMP|RESTORE|KILL`
 //!
-//! A change of libraries is a separate transaction, also within MULTI. There it runs before the
-//! block, like all commands that touch no keys.
+//! A change of libraries is a separate transaction, even within MULTI. There it runs before the
+//! block, like all plain commands.
 
 use super::functions::{Change, Functions, Library, Quiet};
 use super::script::{NOT_BUSY, is_mode};
@@ -16,7 +16,7 @@ use crate::state::Stage;
 use perdura_rdb::{Error, dump_functions, parse_functions};
 use perdura_script::{Header, Registered};
 
-/// Its second words.
+/// The second words of FUNCTION.
 pub(super) const WORDS: &[(&str, i8)] = &[
     ("delete", 3),
     ("dump", 2),
@@ -58,7 +58,7 @@ pub(super) fn function(cx: &mut Cx<'_>, args: &Args<'_>) {
     }
 }
 
-/// Loads the libraries of some texts. The error is a reply.
+/// Loads a library from each of the texts. The error is a reply.
 fn load_all<'t>(texts: impl Iterator<Item = &'t [u8]>) -> Result<Vec<(String, Library)>, String> {
     let mut quiet = Quiet::default();
     let mut loaded = Vec::new();
@@ -81,7 +81,7 @@ fn commit(cx: &mut Cx<'_>, change: Change) -> bool {
         cx.out.error("ERR the database is not open");
         return false;
     };
-    // A block has begun already, so it cannot be postponed.
+    // In a block the write waits for the log, because a block that has begun cannot be postponed.
     match Functions::write(db, &change, cx.state.wall_ms(), cx.in_block) {
         Ok(Attempt::Behind { bytes }) => {
             cx.effects.after = After::Behind(bytes);
@@ -176,7 +176,8 @@ fn flush(cx: &mut Cx<'_>, args: &Args<'_>) {
     }
     let gone = all_names(cx);
     if gone.is_empty() {
-        // The libraries are gone with the newest change.
+        // The newest change has removed the last library, so the client's receipt is for that
+        // change.
         cx.effects.written = cx.state.scripts.functions.changed;
         return cx.out.ok();
     }

@@ -1,22 +1,23 @@
-//! Scripts: EVAL and its kin, as one transaction each.
+//! Scripts: EVAL and related commands. Each script is one transaction.
 //!
 //! A script is like an EXEC whose commands are not known beforehand. It runs as a data command.
 //! When it uses a key that it did not declare, the engine runs it again from its start with more
-//! partitions. Time and seed stay the same. The effects of its commands beside the data, from
-//! counting to messages, are noted ([`ran`]) and take place once, when the transaction has
-//! committed.
+//! partitions. The time and the random seed are then the same as before. Its commands also have
+//! effects outside of the data, from statistics to messages. These are noted ([`ran`]) and take
+//! place once, when the transaction has committed.
 //!
 //! # Parts
 //! * `functions`: the libraries; `library`: FUNCTION; `fcall`: FCALL and FCALL_RO.
-//! * `eval`: EVAL, EVALSHA and those that only read. `host`: a command inside a script. `plain`:
-//!   the commands that touch no data and are allowed there. `cache`: the scripts by their SHA-1.
+//! * `eval`: EVAL, EVALSHA and their read-only forms. `host`: a command inside a script. `plain`:
+//!   the commands that scripts may run and that touch no data. `cache`: the scripts by their SHA-1.
 //!   `script`: SCRIPT. `ran`: the work at the commit.
 //!
 //! # Deviations
-//! * A script that runs too long is ended and undone. So SCRIPT KILL never finds one, and no client meets BUSY.
+//! * A script that runs too long is ended and undone. So SCRIPT KILL never finds a running script,
+//!   and no client gets BUSY.
 //! * A script has no effect if it exceeds a limit, if the log has no room for it, or if memory is
-//!   short. Neither has the MULTI block around it. A script that ends with an error keeps its
-//!   writes, as in Redis.
+//!   short. The MULTI block around it has no effect then, either. A script that ends with an error
+//!   keeps its writes, as in Redis.
 
 mod cache;
 mod eval;
@@ -77,8 +78,8 @@ pub(crate) static COMMANDS: &[Command] = &[
 ];
 
 thread_local! {
-    /// The runtime of scripts, borrowed while one runs. It belongs to the loop's thread, on which
-    /// it is made. The state is made before that thread, so it cannot hold it.
+    /// The runtime of scripts, which is borrowed while a script runs. It must be made on the loop's
+    /// thread. [`State`] is made before that thread and cannot hold it.
     static RUNTIME: RefCell<Runtime> = RefCell::new(Runtime::new(Limits::default()));
 }
 
@@ -99,19 +100,20 @@ pub(crate) struct Scripts {
     functions: Functions,
     /// The user who runs a script. `None`: no script has run yet.
     caller: Option<Arc<User>>,
-    /// The client as CLIENT LIST shows it, if it may be denied anything.
+    /// The client as CLIENT LIST shows it. It is set only if the client's user may not do
+    /// everything.
     client: String,
     /// The number of requests that have run scripts; the seed of the next script depends on it.
     runs: u64,
-    /// The time of each script of the running request, all of its attempts together.
+    /// The time of each script of the running request, summed over all attempts.
     spent: RefCell<Vec<Duration>>,
-    /// The lines for monitors of the scripts that have run and are not shown yet.
+    /// The lines that monitors have not been shown yet, a list for each script.
     shown: VecDeque<Vec<String>>,
 }
 
 impl Scripts {
-    /// Notes the client that is about to run scripts, which may be one that was postponed for the
-    /// log.
+    /// Notes the client that is about to run scripts. If its request was postponed, `session.spent`
+    /// is the time of the earlier attempts.
     pub(crate) fn enter(&mut self, session: &Session, now: Instant) {
         let spent = self.spent.get_mut();
         spent.clear();
@@ -152,7 +154,7 @@ impl Scripts {
         Some((Arc::clone(self.caller.as_ref()?), self.client.clone()))
     }
 
-    /// Takes the lines for monitors of the next script.
+    /// Takes the lines of the next script that monitors are to be shown.
     pub(crate) fn take_shown(&mut self) -> Vec<String> {
         self.shown.pop_front().unwrap_or_default()
     }
@@ -180,7 +182,7 @@ impl State {
         Ok(())
     }
 
-    /// Returns a seed that no other script of this life of the server has.
+    /// Returns a seed that no other script has had since the server started.
     fn seed_of(&self, nth: u32) -> u64 {
         let nth = self.scripts.runs << 16 ^ u64::from(nth);
         perdura_base::checksum::hash64(nth, self.run_id.as_bytes())

@@ -1,5 +1,5 @@
-//! The commands that touch no data and are allowed in scripts. They may run again with the script,
-//! so they change only the transaction's database and the work at its commit.
+//! The commands that touch no data and are allowed in scripts. The engine may run them again with
+//! their script. So they change only the transaction's database and the work at its commit.
 
 use crate::command::{Command, Data};
 use crate::number::parse_i64;
@@ -62,7 +62,7 @@ fn publish(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>, topic: T
     out.count(count);
 }
 
-/// `TIME`: the time at which the script began, as for all of its reads.
+/// `TIME`: the time at which the script began. All reads of the script see this time.
 fn time(data: &Data<'_, '_>, out: &mut Out<'_>) {
     let us = data.state().wall_us();
     out.array(2);

@@ -1,6 +1,6 @@
-//! The work that scripts leave until their transaction has committed: commands to count and to show
-//! to monitors, denials, messages, lines of the log. A transaction that runs again or is undone
-//! leaves nothing.
+//! The work that scripts leave until their transaction has committed: commands to be counted and
+//! shown to monitors, denials, messages, lines of the log. A transaction that is undone, or runs
+//! again, leaves no work from that attempt.
 
 use crate::acl::Denied;
 use crate::command::Command;
@@ -26,16 +26,16 @@ struct Counting {
 pub(crate) struct Ran {
     /// The number of scripts that have run.
     pub scripts: u32,
-    /// An epoch that the replies rest on, too.
+    /// An epoch of changes outside of the transaction that the replies rest on.
     pub rests_on: Epoch,
     counting: Vec<Counting>,
     /// The lines for monitors, one list for each script.
     shown: Vec<Vec<String>>,
     /// Messages to channels.
     pub messages: Vec<Message>,
-    /// The denials to the caller.
+    /// The denials, to be logged for the caller.
     pub denied: Vec<Denied>,
-    /// Lines of the log.
+    /// The lines for the server's log.
     pub lines: Vec<String>,
 }
 
@@ -87,7 +87,7 @@ impl Ran {
         }
     }
 
-    /// Does the work that was left.
+    /// Does the noted work after the transaction has committed in `epoch`.
     pub(crate) fn settle(self, state: &mut State, epoch: Epoch) {
         let times = state.options.latency_tracking;
         for one in self.counting {

@@ -6,7 +6,7 @@ use crate::engine::error_text;
 use crate::resp::parse::Args;
 use perdura_script::{Code, Failure, Header, sha1_hex};
 
-/// Its second words.
+/// The second words of SCRIPT.
 pub(super) const WORDS: &[(&str, i8)] = &[
     ("debug", 3),
     ("exists", -3),
@@ -52,7 +52,7 @@ pub(super) fn script(cx: &mut Cx<'_>, args: &Args<'_>) {
     }
 }
 
-/// Returns whether a word says when memory is freed. It makes no difference here.
+/// Returns whether a word is ASYNC or SYNC. Both have the same effect here.
 pub(super) fn is_mode(word: &[u8]) -> bool {
     word.eq_ignore_ascii_case(b"ASYNC") || word.eq_ignore_ascii_case(b"SYNC")
 }

@@ -40,7 +40,8 @@ const NO_FILE: &str = "ERR This Redis instance is not configured to use an ACL f
                        to specify users via the ACL SETUSER command and then issue a CONFIG \
                        REWRITE (assuming you have a Redis configuration file set) in order to \
                        store users in the Redis configuration.";
-/// The error in a block that has set the passwords itself. Elsewhere these commands wait.
+/// The error if a block needs the hash of a password that the same block has set. Outside of blocks
+/// such a command waits.
 const HASHING: &str = "TRYAGAIN a password is still being hashed; ask outside of MULTI";
 /// The strength of a generated password by default, bits.
 const PASSWORD_BITS: i64 = 256;
@@ -106,7 +107,7 @@ fn cat(cx: &mut Cx<'_>, args: &Args<'_>) {
     }
 }
 
-/// Puts changed users into all sessions, and disconnects the clients of users that are gone.
+/// Gives the changed users to all sessions. Disconnects the clients whose users no longer exist.
 fn spread(cx: &mut Cx<'_>) {
     if !acl::spread(cx.state, cx.session) {
         cx.effects.after = crate::command::After::Close;

@@ -1,9 +1,9 @@
-//! CONFIG: the settings by Redis's names. The tables in [`crate::settings`] say which can be set
-//! and which are fixed. Here they are read, changed and written to the file.
+//! CONFIG: the settings by Redis's names. The tables in [`crate::settings`] say which settings can
+//! be set and which are fixed. This module shows and changes them, and writes them to the file.
 //!
-//! A list of changes is made on a copy of the options. Only if all of them are sound does the copy
-//! replace the original. The further effects (a limit of memory that the engine keeps, certificates
-//! to be read) are in [`apply`].
+//! All changes of one CONFIG SET are made on a copy of the options. The copy replaces the original
+//! only if all changes are valid. Further effects (the engine's limit of memory, certificates that
+//! are read again) are also in [`apply`].
 
 use crate::acl;
 use crate::command::flag::{ADMIN, APART, LOADING, PROVES};
@@ -70,7 +70,7 @@ pub(crate) fn config(cx: &mut Cx<'_>, args: &Args<'_>) {
     }
 }
 
-/// The meaning of a name of CONFIG.
+/// The setting that a name of CONFIG refers to.
 #[derive(Clone, Copy)]
 enum Target {
     Setting(&'static Setting),
@@ -88,7 +88,7 @@ impl Target {
             .or_else(|| ignored::find(name).map(Target::Ignored))
     }
 
-    /// Returns the one name that represents all of its names.
+    /// Returns the main name of the setting.
     fn name(self) -> &'static str {
         match self {
             Target::Setting(row) => row.config_name(),
@@ -208,7 +208,7 @@ fn set(cx: &mut Cx<'_>, args: &Args<'_>) {
     }
 }
 
-/// Refuses a setting that cannot be changed.
+/// Fails if a setting cannot be changed to this value.
 fn may_change(state: &State, target: Target, value: &str) -> Result<(), String> {
     let same = || target.value(state) == value;
     match target {
@@ -292,9 +292,9 @@ fn apply(state: &mut State, changes: &[(String, Target, String)]) -> Result<(), 
 }
 
 /// Returns the users to be written to the file. `None`: the file has them already, or an ACL file
-/// does.
+/// holds them.
 fn users(state: &State) -> Result<Option<Vec<String>>, String> {
-    // A line for `default` would override a new password.
+    // In the file, a line for `default` would override a new `requirepass`.
     let overruled = state.config.changed.contains("requirepass") && !state.options.users.is_empty();
     if state.options.aclfile.is_some() || !(state.acl.changed || overruled) {
         return Ok(None);

@@ -24,7 +24,7 @@ use std::fmt::{Display, Write};
 /// The commands of this module.
 pub(crate) static COMMANDS: &[Command] = &[plain("info", -1, LOADING | DANGEROUS | APART, info)];
 
-/// The requests that a section is shown for.
+/// The requests for which a section is shown.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Shown {
     Always,
@@ -32,7 +32,7 @@ enum Shown {
     WithEverything,
 }
 
-/// The beginning of the names of fields of alarms.
+/// The prefix of the names of alarm fields.
 const ALARM: &str = "alarm_";
 
 type Fill = fn(&mut State, &mut Fields, &Value);
@@ -81,7 +81,7 @@ impl Fields {
         }
     }
 
-    /// Adds fields that have their names already.
+    /// Adds fields whose names are complete.
     fn all(&mut self, fields: Vec<(String, String)>) {
         for (name, value) in fields {
             self.put(&name, value);
@@ -95,7 +95,8 @@ impl Fields {
         }
     }
 
-    /// Adds a value of the engine's counters. The names of its parts are joined by `_`.
+    /// Adds a tree of the engine's counters. A field's name is the path to its value, joined by
+    /// `_`.
     fn tree(&mut self, name: &str, value: &Value) {
         match value {
             Value::Object(parts) => {
@@ -164,14 +165,15 @@ pub(crate) fn info(cx: &mut Cx<'_>, args: &Args<'_>) {
     let fields = collect(cx.state, |title, when| {
         shown.is_some_and(|shown| when <= shown) || asks(&title.to_ascii_lowercase())
     });
-    // A reply that waits would never leave a stopped database, so the figures of one do not wait.
+    // In a stopped database a reply that waits would never leave, so there INFO does not wait.
     if cx.state.stopped.is_none() {
         cx.effects.epoch = cx.effects.epoch.max(fields.epoch);
     }
     cx.out.text(&fields.text());
 }
 
-/// Returns all figures, for readers that are not clients. They may be ahead of the disk.
+/// Returns all figures, for readers that are not clients. The figures may show writes that are not
+/// on the disk yet.
 pub(crate) fn everything(state: &mut State) -> Fields {
     collect(state, |_, _| true)
 }
@@ -244,7 +246,7 @@ fn clients(state: &mut State, to: &mut Fields, _: &Value) {
     to.put("connected_clients", state.connections.count());
     to.put("cluster_connections", 0);
     to.put("maxclients", state.options.maxclients);
-    // Redis's figures cover the last seconds, these the present.
+    // Redis's figures are those of the last seconds; these are those of this moment.
     let all = || state.connections.iter().map(|(_, client)| client);
     let input = all()
         .map(|client| client.input_bytes())

@@ -23,7 +23,7 @@ const WORDS: &[(&str, i8)] = &[
 pub(crate) static COMMANDS: &[Command] =
     &[family("memory", -2, LOADING, WORDS, memory).keyed(SECOND)];
 
-/// A row's head in its page and its place in an index, bytes.
+/// The bytes of a row's header in its page and of its entry in an index.
 const ROW_BYTES: u64 = 24;
 /// The number of sampled elements unless MEMORY USAGE gives one.
 const SAMPLES: i64 = 5;
@@ -93,7 +93,7 @@ fn answer(cost: Option<u64>, out: &mut Out<'_>) {
     }
 }
 
-/// Reads the most elements to sample. The error is a reply.
+/// Reads the greatest number of elements to sample. The error is a reply.
 fn samples(args: &Args<'_>) -> Result<usize, &'static str> {
     let samples = match args.len() {
         3 => SAMPLES,

@@ -1,4 +1,4 @@
-//! Commands about the server and its data as a whole, and the small ones of every connection.
+//! Commands about the server and its data as a whole, and small commands about the connection.
 
 pub(crate) mod acl;
 pub(crate) mod backup;
@@ -112,7 +112,7 @@ pub(crate) fn bgsave(cx: &mut Cx<'_>, args: &Args<'_>) {
     begin_checkpoint(cx, "Background saving started", running);
 }
 
-/// `BGREWRITEAOF`: here a checkpoint makes the log shorter.
+/// `BGREWRITEAOF`: begins a checkpoint, which here makes the log shorter.
 fn bgrewriteaof(cx: &mut Cx<'_>, _: &Args<'_>) {
     let running = "ERR Background append only file rewriting already in progress";
     begin_checkpoint(cx, "Background append only file rewriting started", running);

@@ -69,8 +69,8 @@ fn show(state: &mut State, session: &Session, command: &Command, args: &Args<'_>
     }
 }
 
-/// Shows the commands of the script that was shown last. They depend on the data that the script
-/// has read, while a request shows only that a client has sent it.
+/// Shows the commands of the script that was shown last. They may depend on data that the script
+/// has read, so they are shown when that data is durable. The line of a request depends on no data.
 fn show_inside(state: &mut State) {
     let now = SystemTime::now()
         .duration_since(UNIX_EPOCH)

@@ -1,5 +1,5 @@
-//! Commands about other servers, which this server does not have. The answers are those of a Redis
-//! without replicas and without a cluster. A command that would change that is refused.
+//! Commands about other servers, such as replicas. The answers are those of a Redis without
+//! replicas and without a cluster. A command that would connect another server is refused.
 
 use crate::command::flag::{ADMIN, APART, FAST, LOADING};
 use crate::command::spec::{Command, plain};
@@ -65,8 +65,8 @@ fn role(cx: &mut Cx<'_>, _: &Args<'_>) {
     cx.out.array(0);
 }
 
-/// Reads a timeout in milliseconds; `None` for 0, which means no limit. WAIT and WAITAOF only check
-/// it: no replica will ever connect.
+/// Reads a timeout in milliseconds; `None` for 0, which means no limit. WAIT and WAITAOF only
+/// check the timeout, because no replica will ever connect.
 pub(super) fn parse_timeout(arg: &[u8]) -> Result<Option<Duration>, &'static str> {
     let Some(ms) = parse_i64(arg) else {
         return Err("ERR timeout is not an integer or out of range");

@@ -48,7 +48,7 @@ fn length(len: usize) -> u64 {
 }
 
 impl State {
-    /// Returns whether a command with this duration must be noted.
+    /// Returns whether a command with this duration must be noted for SLOWLOG or LATENCY.
     #[inline]
     pub(crate) fn is_slow(&self, took: Duration) -> bool {
         let us = i64::try_from(took.as_micros()).unwrap_or(i64::MAX);
@@ -95,8 +95,8 @@ pub(crate) fn note(
     }
 }
 
-/// Returns whether an argument may hold a password: a rule of ACL SETUSER, or the value of a secret
-/// setting in CONFIG SET.
+/// Returns whether an argument may hold a password. Such arguments are the rules of ACL SETUSER,
+/// and the value of a secret setting in CONFIG SET.
 fn is_secret(command: &Command, args: &Args<'_>, at: usize) -> bool {
     let word = |word: &[u8]| args.len() > 1 && args.at(1).eq_ignore_ascii_case(word);
     match command.name {
@@ -107,7 +107,7 @@ fn is_secret(command: &Command, args: &Args<'_>, at: usize) -> bool {
     }
 }
 
-/// Returns whether a setting is not shown.
+/// Returns whether the value of a setting is not shown.
 fn hides(name: &[u8]) -> bool {
     const OF_REDIS: [&str; 4] = [
         "masterauth",

@@ -1,5 +1,5 @@
-//! WAITDUR: waits until all that the client has read or written is durable enough, whatever its
-//! replies wait for. Redis has no such command.
+//! WAITDUR: waits until everything that the client has read or written has the given durability,
+//! whatever CLIENT DURABILITY says. Redis has no such command.
 
 use super::replication::parse_timeout;
 use crate::command::connection::client::NO_DURABILITY;
@@ -36,7 +36,7 @@ fn waitdur(cx: &mut Cx<'_>, args: &Args<'_>) {
     if is_reached || cx.in_block {
         return cx.out.integer(i64::from(is_reached));
     }
-    // The log is written for the client that waits.
+    // The engine writes the log without delay, because a client waits for it.
     db.nudge();
     let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
     let waits = &mut cx.state.rung_waits;
@@ -65,7 +65,7 @@ impl State {
     }
 
     /// CLIENT UNBLOCK: ends the wait of a client, as if its time were over or with an error.
-    /// Returns whether it did wait.
+    /// Returns whether the client was waiting.
     pub(crate) fn end_rung_wait(&mut self, id: u64, error: Option<&str>) -> bool {
         let Some(seat) = self.rung_waits.take(id) else {
             return false;

@@ -13,7 +13,7 @@ use crate::resp::parse::Args;
 use crate::resp::reply::Out;
 use perdura_base::num::to_u64;
 
-/// The flags of a command that keeps the members it finds.
+/// The flags of a command that stores the members it finds.
 const STORES: u32 = WRITE | DENY_OOM;
 
 /// The commands of this module.
@@ -33,7 +33,8 @@ pub(crate) static COMMANDS: &[Command] = &[
     data("sunionstore", -3, STORES, EACH, sunionstore),
 ];
 
-/// Returns the sets of several keys. Each must be a set or absent, whether it is needed or not.
+/// Returns the sets of several keys. Fails if a key has a value of another type, even if that value
+/// is not needed.
 pub(in crate::command) fn sources<'d, 'k>(
     data: &'d Data<'_, '_>,
     keys: impl Iterator<Item = &'k [u8]>,
@@ -50,7 +51,7 @@ fn reply_join(data: &Data<'_, '_>, args: &Args<'_>, join: Join, out: &mut Out<'_
         return Err(Stop::Long(Box::new(work)));
     }
     data.heavy(looked_at(&sets))?;
-    // The count is known only behind the last member, but comes before the first.
+    // The reply begins with the count, which is known only after the last member.
     let (mut count, mut members) = (0, Vec::new());
     let mut inner = Out::new(&mut members, out.resp3);
     set::join(&sets, join, u64::MAX, |member| {
@@ -87,7 +88,7 @@ fn store_join(
     Ok(())
 }
 
-/// Returns a bound on the members that a join reads.
+/// Returns an upper bound on the number of members that a join reads.
 fn looked_at(sets: &[Option<Source<'_>>]) -> u64 {
     sets.iter().flatten().map(Source::len).sum()
 }
@@ -138,8 +139,8 @@ pub(crate) fn sdiffstore(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out
     store_join(data, args, Join::Difference, "sdiffstore", out)
 }
 
-/// Reads the number of keys at argument 1 and the limit behind the keys, 0 for no limit: SINTERCARD
-/// and ZINTERCARD.
+/// Reads two arguments of SINTERCARD and ZINTERCARD: the number of keys at argument 1, and the
+/// limit behind the keys, 0 for no limit.
 pub(crate) fn count_and_limit(args: &Args<'_>) -> Result<(usize, u64), Stop> {
     let count = parse_i64(args.at(1)).filter(|count| *count > 0);
     let count = count.ok_or("ERR numkeys should be greater than 0")?;

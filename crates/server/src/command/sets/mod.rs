@@ -1,4 +1,4 @@
-//! Sets, one at a time.
+//! Sets: all commands except intersections, unions and differences.
 
 pub(crate) mod joins;
 
@@ -46,7 +46,7 @@ pub(crate) fn sadd(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) 
     Ok(())
 }
 
-/// Notes that members are gone, and perhaps the key with them.
+/// Notes that members were removed, and perhaps the key as well.
 fn note_removal(data: &mut Data<'_, '_>, event: &'static str, key: &[u8], left: Left) {
     data.changed(Class::Set, event, key);
     if left == Left::Nothing {

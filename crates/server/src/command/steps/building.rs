@@ -1,9 +1,10 @@
 //! A collection that a command builds step by step before its key names it.
 //!
-//! It is a [`Draft`] of the engine. No command sees it until the transaction of the last step
-//! writes the key. When its job is dropped, the draft is removed. The writes of a step are
-//! committed with the step. So a step that writes is never the last one. The engine may undo the
-//! last transaction and run it again because it lacks a latch.
+//! The collection is a [`Draft`] of the engine. No command sees it until the transaction of the
+//! last step writes the key. If the job is dropped, the draft is removed.
+//!
+//! The writes of a step are committed with the step. The engine may undo the last transaction and
+//! run it again, because a latch was missing. So a step that writes elements is never the last one.
 
 use super::{Progress, Step};
 use crate::command::{Data, Stop};
@@ -11,12 +12,13 @@ use crate::engine::types::{Entry, Texts};
 use crate::engine::{Draft, End, Packing, Shape};
 use perdura_base::num::{to_u64, to_usize};
 
-/// The number of elements that the transaction gets at a time.
+/// The number of elements that are handed to the transaction at a time.
 const FEW: u64 = 256;
-/// The room in the log that a step requests, bytes, and about the most that it writes.
+/// The room in the log that a step requests, bytes. A step writes about this much at most.
 pub(super) const STEP_BYTES: usize = 512 << 10;
 
-/// Returns whether this number of elements can only be rows, by the limits of packed collections.
+/// Returns whether a collection of this number of elements must consist of rows, because it exceeds
+/// the limits of packed collections.
 pub(crate) fn are_rows(packing: Packing, shape: Shape, elements: u64) -> bool {
     let most = match shape {
         Shape::Hash => packing.hash_entries,
@@ -28,7 +30,7 @@ pub(crate) fn are_rows(packing: Packing, shape: Shape, elements: u64) -> bool {
     elements > u64::from(most)
 }
 
-/// Some elements to be written.
+/// A batch of elements to be written.
 #[derive(Debug, Default)]
 pub(super) struct Few {
     names: Texts,
@@ -83,7 +85,7 @@ pub(super) struct Supply<'a> {
 }
 
 impl Building {
-    /// Returns a collection without elements, for a key of a database.
+    /// Returns an empty collection for a key of this database.
     pub(crate) fn new(database: u8, shape: Shape) -> Building {
         Building {
             database,
@@ -132,13 +134,13 @@ impl Building {
         }
     }
 
-    /// Returns the number of elements to write at once.
+    /// Returns the number of elements to write in the next batch.
     pub(super) fn few(step: &Step) -> u64 {
         step.left().min(FEW)
     }
 
     /// Returns an empty batch to be filled and [written](Self::write). It reuses the memory of the
-    /// last one.
+    /// previous batch.
     pub(super) fn take_few(&mut self) -> Few {
         let mut few = std::mem::take(&mut self.few);
         few.names.clear();
@@ -146,7 +148,7 @@ impl Building {
         few
     }
 
-    /// Writes elements. Returns false if the step is over.
+    /// Writes a batch. Returns false if the step is over.
     pub(super) fn write(
         &mut self,
         data: &mut Data<'_, '_>,
@@ -192,7 +194,8 @@ impl Building {
         more && (step.is_endless() || self.written < STEP_BYTES / 2)
     }
 
-    /// Takes a step of building from texts, of which `built` are in the collection.
+    /// Takes a step of building the collection from texts. The first `built` texts are in the
+    /// collection already.
     pub(super) fn fill(
         &mut self,
         data: &mut Data<'_, '_>,
@@ -230,8 +233,8 @@ impl Building {
         Ok(step.after_writing(at == texts.len()))
     }
 
-    /// Gives the collection to the key and replaces its value. Returns false if no collection was
-    /// begun, or it is lost.
+    /// Makes the collection the value of the key. Returns false if no collection was begun, or if
+    /// it is lost.
     pub(super) fn name(
         &self,
         data: &mut Data<'_, '_>,

@@ -1,7 +1,7 @@
 //! COPY and MOVE of a large collection, and ZRANGESTORE of a long stretch.
 //!
-//! The elements are copied into a collection that the new key gets at the end; MOVE removes the old key
-//! in the same transaction.
+//! The elements are copied into a collection that becomes the new key's value at the end. MOVE
+//! removes the old key in that same transaction.
 
 use super::building::{Building, STEP_BYTES};
 use super::{Progress, Step, Walk, Work};
@@ -31,7 +31,7 @@ pub(crate) enum Purpose {
 pub(crate) struct Copying {
     purpose: Purpose,
     walk: Walk,
-    /// The number of elements of the whole walk.
+    /// The number of elements that the whole walk visits.
     count: u64,
     building: Building,
     /// The arguments that name the source and the target.
@@ -41,7 +41,7 @@ pub(crate) struct Copying {
 }
 
 impl Copying {
-    /// Returns the copy of the elements of a walk, for a key of a database.
+    /// Returns the work of copying the elements of a walk to a key of `database`.
     pub(crate) fn new(purpose: Purpose, walk: Walk, database: u8) -> Copying {
         let (from, to) = match purpose {
             Purpose::Copy { .. } => (1, 2),
@@ -59,7 +59,7 @@ impl Copying {
         }
     }
 
-    /// Returns the copy of a whole key, if it is so long that it takes steps.
+    /// Returns the work of copying a whole key. `None`: its value is too short to need steps.
     pub(crate) fn whole(
         data: &Data<'_, '_>,
         purpose: Purpose,

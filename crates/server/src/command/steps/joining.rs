@@ -1,9 +1,9 @@
 //! SUNION, SINTER, SDIFF and their STORE forms over large sets.
 //!
-//! Each join is a walk over one set or several, one after the other. A member is taken if the other
-//! sets have it, or lack it. A union walks all sets and takes the members that no earlier set has,
-//! so it need not remember them. The cost grows with the number of sets. Therefore many sets are
-//! joined in one round.
+//! A join walks over one or more of the sets, one after the other. In an intersection, a member is
+//! taken if the other sets have it; in a difference, if they lack it. A union walks over all sets
+//! and takes the members that no earlier set has, so it need not remember members. The cost grows
+//! with the number of sets. Therefore more than [`SETS_MAX`] sets are joined in one round.
 
 use super::building::{STEP_BYTES, Supply};
 use super::{Building, Progress, Step, Walk, Work, admitted, are_rows};
@@ -24,9 +24,9 @@ const SETS_MAX: usize = 8;
 /// The use of the members.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Joined {
-    /// They are the reply.
+    /// The members are the reply.
     Replied,
-    /// They are stored in the first argument's key, with an event of this name.
+    /// The members are stored in the first argument's key, with an event of this name.
     Stored(&'static str),
 }
 
@@ -37,12 +37,13 @@ pub(crate) struct Joining {
     joined: Joined,
     /// The sets' keys among the arguments.
     keys: Range<usize>,
-    /// The sets to walk over, and the number of elements of every set when it began.
+    /// The sets to walk over, by index. `lens` has the number of elements of every set when the
+    /// join began.
     walks: Vec<(usize, Walk)>,
     lens: Vec<Option<u64>>,
-    /// The members found, in their stored form, or as they are replied.
+    /// The members found, if they are to be stored. `text` has them if they are the reply.
     members: Texts,
-    /// The set to be stored, if it is built step by step, and the number of members in it.
+    /// The set to be stored, if it is built step by step. `built` is the number of members in it.
     building: Option<Building>,
     built: usize,
     count: usize,
@@ -50,7 +51,7 @@ pub(crate) struct Joining {
 }
 
 impl Joining {
-    /// Returns the join of these sets, if it is so long that it takes steps.
+    /// Returns the work of joining these sets. `None`: the join is too short to need steps.
     pub(crate) fn new(
         data: &Data<'_, '_>,
         sets: &[Option<Source<'_>>],

@@ -1,9 +1,9 @@
 //! KEYS of a large database.
 //!
-//! The keys are walked by SCAN's cursor, so keys that do not change are found once each. The others
-//! are noted as they change and checked again when the walk has ended: the reply shows that moment.
-//! Keys that expire during the walk are left out then. So KEYS need not begin again because of
-//! clients that write, unless they touch very many keys or empty the database.
+//! The keys are walked by SCAN's cursor, so each key that does not change is found once. A key that
+//! changes during the walk is noted, and checked again when the walk has ended. Keys that have
+//! expired at that time are left out. So the reply shows the moment at which the walk has ended.
+//! KEYS begins again only if clients change very many keys or empty the database.
 
 use super::{Progress, Step, Work};
 use crate::command::{Data, Stop};
@@ -18,22 +18,23 @@ use std::ops::Range;
 
 /// The most keys that may change during the walk.
 const TOUCHED_MAX: usize = 8192;
-/// The distance between keys whose places in the text are noted.
+/// The place in the text is noted for every key whose index is a multiple of this.
 const MARKED: usize = 64;
 /// The memory of a changed key beside its text, bytes: its entry and the allocator's overhead.
 const TOUCHED_BYTES: usize = 48;
-/// The time to live below which keys are checked again, milliseconds.
+/// Found keys that expire within this time are checked again at the end, milliseconds.
 const SOON_MS: u64 = 60_000;
 
-/// The number of places that cost as much as reading a key.
+/// The number of places without keys that take as long as reading a key.
 const PLACES_OF_KEY: usize = 32;
 
 /// Work on the reply.
 #[derive(Debug)]
 pub(crate) struct Keys {
     table: TableId,
-    /// True if the database was swapped with another one. The table does not show that: it may have
-    /// been swapped again, and changes in between were changes in the other database.
+    /// True if the database was swapped with another one. The table does not show that, because a
+    /// second swap may have restored it. Changes between the swaps were changes in the other
+    /// database.
     swapped: bool,
     cursor: u64,
     complete: bool,
@@ -43,17 +44,17 @@ pub(crate) struct Keys {
     hashes: Vec<u32>,
     /// The places in the text at which every [`MARKED`]th key begins.
     marks: Vec<usize>,
-    /// The number of keys before those of each partition.
+    /// For each partition: the number of keys found in the partitions before it.
     begins: Vec<usize>,
     /// Keys that have changed since the walk began.
     touched: HashSet<Box<[u8]>>,
     /// The bytes of the changed keys.
     touched_bytes: usize,
-    /// The expiry of each found key that expires soon, and its place in the text.
+    /// The deadline of each found key that expires soon, and the key's place in the text.
     expiring: Vec<(u64, usize)>,
-    /// Parts of the text that are not replied.
+    /// The parts of the text that are not replied.
     removed: Vec<Range<usize>>,
-    /// Keys that are replied beside the text.
+    /// The keys that are replied in addition to the text.
     added: Vec<Box<[u8]>>,
 }
 
@@ -106,8 +107,8 @@ impl Keys {
     }
 
     /// Finds the places of the changed keys of one partition in the text. Each string is read at
-    /// most once, whatever the number of changed keys. `hashes` are those of the changed keys, in
-    /// order.
+    /// most once, whatever the number of changed keys. `hashes` are the hashes of the changed keys,
+    /// sorted.
     fn find<'a>(
         &'a self,
         partition: u16,
@@ -154,8 +155,9 @@ impl Keys {
         found
     }
 
-    /// Corrects the result to the present moment. The cost grows with the keys found and with those
-    /// changed, not with their product, because the last step does all of it.
+    /// Corrects the result so that it shows the present moment. The last step does all of this at
+    /// once. Therefore the cost may grow with the keys found plus the keys changed, but not with
+    /// their product.
     fn mend(&mut self, data: &Data<'_, '_>, args: &Args<'_>) -> Result<(), Stop> {
         let (mut removed, mut added) = (Vec::new(), Vec::new());
         let now_ms = data.tx.now_ms();

@@ -1,12 +1,12 @@
 //! Commands that read large sources in steps, with other clients served in between.
 //!
 //! A command that meets a large source returns [`Work`] instead of a reply. The client then has a
-//! *job* (see [`crate::jobs`]) and waits like one that waits for a key, so its later requests wait,
-//! too. In each round of the loop a job takes one step, in a transaction that is committed at the
-//! end of the step. The keys that are read are watched, so that the steps together see one moment:
-//! if one was changed, the command begins again. After three attempts it runs in one transaction
-//! beside the loop ([`crate::beside`]), as it does within MULTI. The code is the same, with one
-//! step without a limit.
+//! *job* (see [`crate::jobs`]). It waits like a client that waits for a key, so its later requests
+//! wait, too. In each round of the loop a job takes one step, in a transaction that is committed at
+//! the end of the step. The keys that are read are watched, so that all steps together see the data
+//! of one moment: if such a key has changed, the command begins again. After three attempts the
+//! command runs in one transaction beside the loop ([`crate::beside`]), as it does within MULTI.
+//! There it runs the same code, as a single step without a limit.
 
 mod building;
 mod copying;
@@ -76,7 +76,7 @@ pub(crate) enum Progress {
     More,
     /// Everything has been read.
     Complete,
-    /// Its source has changed since the last step: the command has to begin again.
+    /// A source has changed since the last step: the command has to begin again.
     Changed,
 }
 
@@ -87,7 +87,7 @@ pub(crate) trait Work: Debug + Send {
         1..2
     }
 
-    /// Returns whether it still depends on its sources being unchanged.
+    /// Returns whether a change of its sources still makes the command begin again.
     fn reads(&self) -> bool {
         true
     }
@@ -98,9 +98,10 @@ pub(crate) trait Work: Debug + Send {
     /// Notes that the client's database was swapped with another one between two steps.
     fn swapped(&mut self) {}
 
-    /// Continues until the step is over. The transaction may run this again after an abort. So an
-    /// implementation opens all of its sources before it changes itself. One that writes begins
-    /// each time in its state at the last call of [`committed`](Self::committed).
+    /// Continues until the step is over. The transaction may abort and call this again. So an
+    /// implementation opens all of its sources before it changes its own state. An implementation
+    /// that writes begins each time with its state at the last call of
+    /// [`committed`](Self::committed).
     fn step(
         &mut self,
         data: &mut Data<'_, '_>,
@@ -119,11 +120,12 @@ pub(crate) trait Work: Debug + Send {
     /// Replies after the transaction has committed.
     fn reply(&mut self, out: &mut Out<'_>);
 
-    /// Returns its memory, bytes.
+    /// Returns the memory of this work, bytes.
     fn bytes(&self) -> usize;
 
-    /// Returns the room in the log to request when the result is stored, bytes. A transaction that
-    /// finds no room is retried repeatedly, so a job waits for the room before.
+    /// Returns the room in the log to request when the result is stored, bytes. The job waits for
+    /// this room before it stores the result. Without that wait the transaction might be retried
+    /// again and again.
     fn logged(&self) -> usize {
         0
     }
@@ -147,7 +149,7 @@ impl Default for Steps {
     }
 }
 
-/// One step: ends after a time or a number of elements.
+/// One step, which ends after a time or a number of elements.
 #[derive(Debug)]
 pub(crate) struct Step {
     left: u64,
@@ -187,14 +189,14 @@ impl Step {
         }
     }
 
-    /// Returns whether it ends only when everything has been done.
+    /// Returns whether the step ends only when everything has been done.
     pub(crate) fn is_endless(&self) -> bool {
         self.end.is_none()
     }
 
-    /// Returns the progress after a step that has written something, or everything if `complete`.
-    /// The transaction that stores the result must not be the one that writes: its writes may be
-    /// undone when it runs again.
+    /// Returns the progress after a step that has written elements; `complete`: all of them. The
+    /// transaction that stores the result must not also write elements, because its writes may be
+    /// undone when it runs again. An endless step is a single transaction and may do both.
     fn after_writing(&self, complete: bool) -> Progress {
         match complete && self.is_endless() {
             true => Progress::Complete,

@@ -17,14 +17,15 @@ const FIRST: usize = 2;
 #[derive(Debug)]
 pub(crate) struct Pushing {
     end: End,
-    /// The argument with the next item, and the number of arguments.
+    /// The argument with the next item. `until` is the number of arguments.
     at: usize,
     until: usize,
     building: Building,
 }
 
 impl Pushing {
-    /// Returns the work on a new list of a command's items, if it is so long that it takes steps.
+    /// Returns the work of making a list of a command's items. `None`: it is too short to need
+    /// steps.
     pub(crate) fn new(data: &Data<'_, '_>, args: &Args<'_>, end: End) -> Option<Pushing> {
         let items = to_u64(args.len() - FIRST);
         let is_long = data.is_long(items) && are_rows(data.tx.packing(), Shape::List, items);

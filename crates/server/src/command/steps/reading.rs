@@ -15,28 +15,28 @@ const FRAME_BYTES: usize = 64;
 /// The use of the bytes.
 #[derive(Debug)]
 enum Task {
-    /// They are the reply.
+    /// The bytes are the reply.
     Bytes(Vec<u8>),
-    /// Their payload is the reply.
+    /// The payload of DUMP with these bytes is the reply.
     Dump(Vec<u8>, StringPayload),
-    /// The bits that are set are counted.
+    /// The set bits are counted.
     Ones(Bits, u64),
-    /// The first bit of this value is searched for. The result is its place, or the reply if it is
-    /// not found.
+    /// The first bit of this value is searched for. The result is its place, or the reply if there
+    /// is no such bit.
     First(Bits, bool, Result<u64, i64>),
 }
 
-/// Work on a piece of the string that the command's first argument names.
+/// Work on a piece of the string of the first argument's key.
 #[derive(Debug)]
 pub(crate) struct Reading {
     /// Bytes of the whole string.
     bytes: usize,
     /// The bytes that are still to be read.
     left: Range<usize>,
-    /// The place at which they begin.
+    /// The place at which the bytes still to be read begin.
     cursor: Option<ValueCursor>,
     task: Task,
-    /// True if the lookup counts.
+    /// True if the command counts its lookup of the key.
     counted: bool,
 }
 
@@ -72,8 +72,8 @@ impl Reading {
         Reading::new(row, range.bytes(), Task::Ones(range, 0))
     }
 
-    /// Returns the work of finding the first bit of a range with the `wanted` value. Without one
-    /// the reply is `none`.
+    /// Returns the work of finding the first bit of a range with the `wanted` value. If there is no
+    /// such bit, the reply is `none`.
     pub(crate) fn first(row: &RowRef<'_>, range: Bits, wanted: bool, none: i64) -> Reading {
         let task = Task::First(range, wanted, Err(none));
         Reading::new(row, range.bytes(), task)
@@ -138,7 +138,7 @@ impl Reading {
 }
 
 impl Task {
-    /// Takes the bytes at this place of the string. Returns whether no more are needed.
+    /// Uses the bytes at this place of the string. Returns whether no more bytes are needed.
     fn take(&mut self, at: usize, piece: &[u8]) -> bool {
         match self {
             Task::Bytes(text) => text.extend_from_slice(piece),

@@ -1,7 +1,7 @@
 //! RESTORE of a large collection.
 //!
-//! Version and checksum are checked before the first element is read. Damage that the checksum
-//! covers ends the command before the key is touched.
+//! Version and checksum are checked before the first element is read. So damage that the checksum
+//! shows ends the command before the key is touched.
 
 use super::building::{Building, STEP_BYTES, are_rows};
 use super::{Progress, Step, Work};
@@ -17,7 +17,7 @@ use std::ops::Range;
 
 /// The argument with the payload.
 const PAYLOAD: usize = 3;
-/// The number of elements that are counted before the first is read.
+/// Elements are counted up to this number before the first one is read.
 const ENOUGH: u64 = 1 << 16;
 
 /// Work on a key that is made from a payload.
@@ -29,14 +29,15 @@ pub(crate) struct Restoring {
 }
 
 impl Restoring {
-    /// Returns the work on the key of a command's payload, if it is so long that it takes steps.
+    /// Returns the work of restoring a command's payload. `None`: it is too short to need steps.
     pub(crate) fn new(
         data: &Data<'_, '_>,
         args: &Args<'_>,
         terms: Terms,
     ) -> Result<Option<Restoring>, Stop> {
         let payload = args.at(PAYLOAD);
-        // Three compressed bytes are 264 at most, and an element takes two.
+        // Three compressed bytes become at most 264 bytes, and an element takes two. So each byte
+        // of the payload makes at most 44 elements.
         if !data.is_long(to_u64(payload.len()).saturating_mul(44)) {
             return Ok(None);
         }
@@ -79,7 +80,8 @@ impl Work for Restoring {
     ) -> Result<Progress, Stop> {
         let mut parts = self.parts.clone();
         let shape = self.building.shape();
-        // The number of elements comes from the payload, so no room is requested by it.
+        // The number of elements comes from the payload and may be wrong, so no room is requested
+        // for it.
         if !self.building.begin(data, args.at(1), step, 0)? {
             return Ok(Progress::Changed);
         }

@@ -1,7 +1,7 @@
 //! SORT and SORT_RO of a large collection, without BY and GET.
 //!
-//! The elements are copied first. Afterwards nothing more is read. They are sorted run by run, and
-//! then the runs are merged, as far as elements are wanted.
+//! First the elements are copied. After that the collection is not read any more. The copies are
+//! sorted in runs, and then the runs are merged up to the last wanted element.
 
 use super::building::{STEP_BYTES, Supply};
 use super::{Building, Progress, Step, Walk, Work, admitted, are_rows};
@@ -24,11 +24,11 @@ const RUN: usize = 2048;
 pub(crate) struct Wanted {
     /// True if elements are compared as text.
     pub alpha: bool,
-    /// True if the greatest comes first.
+    /// True if the greatest element comes first.
     pub descending: bool,
-    /// The ranks of the sorted elements that are wanted.
+    /// The ranks of the wanted elements in the sorted order.
     pub piece: Range<usize>,
-    /// The argument with the key in which they are stored. `None`: they are replied.
+    /// The argument that is the key in which the elements are stored. `None`: they are replied.
     pub target: Option<usize>,
 }
 
@@ -45,7 +45,7 @@ pub(crate) struct Sorted {
     merged: usize,
     text: Vec<u8>,
     stored: Texts,
-    /// The list to be stored, if it is built step by step, and the number of items in it.
+    /// The list to be stored, if it is built step by step. `built` is the number of items in it.
     building: Option<Building>,
     built: usize,
 }
@@ -201,7 +201,7 @@ impl Sorted {
 
 impl Work for Sorted {
     fn reads(&self) -> bool {
-        // The stored list must be the result of sorting at the moment at which it is stored.
+        // The stored list must show the collection as it is at the moment of storing.
         self.walk.left() > 0 || self.wanted.target.is_some()
     }
 

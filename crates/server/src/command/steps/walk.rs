@@ -14,7 +14,7 @@ use std::ops::Range;
 pub(crate) struct Walk {
     shape: Shape,
     /// For a list or a sorted set: the ranks that are still to be visited. For a hash or a set: all
-    /// of them.
+    /// ranks.
     ranks: Range<u64>,
     reverse: bool,
     cursor: u64,
@@ -84,7 +84,8 @@ impl Walk {
                 return Progress::Changed;
             }
             (self.left, self.cursor) = (left, next);
-            // A call that meets no element has read many places.
+            // A call that finds no element has read many places without elements, which takes time,
+            // too.
             let cost = match entries.is_empty() {
                 true => STRIDE,
                 false => entries.iter().map(&mut f).sum(),

@@ -12,7 +12,7 @@ use perdura_base::num::to_usize;
 /// The parts of each element that are replied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Parts {
-    /// Fields of a hash, values, or both.
+    /// The fields of a hash, its values, or both.
     Pairs {
         /// True if names are wanted.
         names: bool,
@@ -68,7 +68,7 @@ impl Parts {
     }
 }
 
-/// Work on such a reply.
+/// Work on the reply with a whole collection, or a stretch of it.
 #[derive(Debug)]
 pub(crate) struct Whole {
     walk: Walk,
@@ -105,7 +105,7 @@ impl Work for Whole {
         let max = data.reply_bytes_max;
         let mut out = Out::new(&mut self.text, self.resp3);
         let progress = self.walk.go_on(&source, step, |entry| {
-            // Elements behind a reply that has become too long are not needed any more.
+            // Once the reply is too long, further elements are not needed.
             if out.buf.len() <= max {
                 self.parts.put(entry, &mut out);
             }

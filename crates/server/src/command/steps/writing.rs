@@ -1,10 +1,11 @@
 //! A long string, written some pages at a time. It is the result of SET, COPY, RENAME, MOVE or
-//! BITOP, or a string whose end SETRANGE or SETBIT writes first.
+//! BITOP, or a new string that SETRANGE or SETBIT makes by writing far from its start.
 //!
 //! The command runs until it is about to write, and then returns this work instead. The steps write
-//! the string to a place that no key has yet. The transaction of the last step runs the command
-//! again from its beginning, and finds the string that it would write: [`Data::name_text`]. So the
-//! command sees all changes in between. Only a change of the string's sources makes it begin again.
+//! the string as a draft that no key refers to yet. The transaction of the last step runs the
+//! command again from its beginning. The command then gives its key the string that is already
+//! written: [`Data::name_text`]. So the command sees all changes that were made during the steps.
+//! Only a change of the string's sources makes it begin again.
 
 use super::{Progress, Step, Work, text_cost};
 use crate::command::data::Prepared;
@@ -39,7 +40,7 @@ pub(crate) enum Fold {
 }
 
 impl Fold {
-    /// Combines the bytes with another string's, which are followed by zeros.
+    /// Combines `all` with another string's bytes. A shorter string counts as if zeros followed it.
     pub(crate) fn take(self, all: &mut [u8], other: &[u8]) {
         let (over, behind) = all.split_at_mut(other.len().min(all.len()));
         let pairs = over.iter_mut().zip(other);
@@ -67,7 +68,7 @@ impl Fold {
 pub(crate) enum Given {
     /// An argument.
     Arg(usize),
-    /// One byte that is computed from its arguments.
+    /// One byte that is computed from the arguments.
     Byte([u8; 1]),
 }
 
@@ -112,16 +113,16 @@ impl At {
     }
 }
 
-/// Work on such a string.
+/// Work on a long string.
 #[derive(Debug)]
 pub(crate) struct Writing {
     origin: Origin,
     bytes: usize,
-    /// The database of the key that gets the string, and the argument that names the key.
+    /// The database of the key that gets the string. `key` is the argument that is that key.
     database: u8,
     key: usize,
     draft: Option<Arc<Draft>>,
-    /// The progress after the last committed step, and after this one.
+    /// The progress after the last committed step. `end` is the progress after this step.
     begin: At,
     end: At,
     resp3: bool,
@@ -136,15 +137,15 @@ fn cost(bytes: usize) -> u64 {
 /// The key that gets a string.
 #[derive(Clone, Copy)]
 pub(crate) struct Destination {
-    /// Its database.
+    /// The database of the key.
     pub database: u8,
-    /// The argument that names it.
+    /// The argument that is the key.
     pub key: usize,
 }
 
 impl Writing {
-    /// Lets the command continue in steps if it is about to write a long string. The command has
-    /// written nothing so far.
+    /// Makes the command continue in steps if it is about to write a long string. The command must
+    /// not have written anything before.
     pub(crate) fn if_long(
         data: &Data<'_, '_>,
         args: &Args<'_>,

@@ -23,14 +23,14 @@ pub(crate) static COMMANDS: &[Command] = &[
 /// The most entries that trimming whole nodes removes, unless LIMIT says otherwise.
 const ROUGH_LIMIT: u64 = 10_000;
 
-/// The part of an id that the request leaves open.
+/// The part of an id that the server must choose.
 #[derive(Debug, Clone, Copy)]
 enum Wanted {
-    /// All of it.
+    /// The whole id.
     Any,
     /// The number within this millisecond.
     Within(u64),
-    /// Nothing.
+    /// Nothing: the request gives the whole id.
     This(Id),
 }
 
@@ -43,7 +43,7 @@ impl Wanted {
         }
     }
 
-    /// Returns the id of an entry behind the last one; `None` if it would not be behind.
+    /// Returns the id of a new entry; `None` if it would not be greater than `last`.
     fn choose(self, last: Id, now_ms: u64) -> Option<Id> {
         let at = |ms| Id { ms, seq: 0 };
         let id = match self {
@@ -64,7 +64,7 @@ impl Wanted {
 struct Options {
     trim: Option<Trim>,
     only_existing: bool,
-    /// The end of the options: the argument of the id, if it was found.
+    /// The argument at which the options end. For XADD it is the id, if there is one.
     end: usize,
     wanted: Option<Wanted>,
 }
@@ -186,7 +186,7 @@ fn xadd(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
     Ok(())
 }
 
-/// Returns a bound on the entries that are trimmed.
+/// Returns an upper bound on the number of entries that are trimmed.
 fn above(data: &Data<'_, '_>, writing: &Writing, trim: &Trim) -> Result<u64, Stop> {
     let all = match trim.threshold {
         Threshold::Length(max) => writing.head.length.saturating_sub(max),

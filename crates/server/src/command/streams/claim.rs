@@ -30,12 +30,12 @@ struct Claim {
     deliveries: Option<u64>,
 }
 
-/// A stream and a group that is changed in it.
+/// A stream, and the group in it whose entries are claimed.
 struct Claiming<'a> {
     writing: Writing,
     group: Group,
-    /// The consumer, which is made when it claims its first entry. `None`: it has claimed nothing
-    /// yet.
+    /// The consumer, which is found or made when it claims its first entry. `None`: it has claimed
+    /// nothing yet.
     consumer: Option<Consumer>,
     args: Args<'a>,
     claim: Claim,

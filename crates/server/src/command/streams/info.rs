@@ -155,7 +155,7 @@ fn of_stream(data: &Data<'_, '_>, stream: &Stream<'_>, args: &Args<'_>, out: &mu
     Ok(())
 }
 
-/// Replies with the entries and the groups, `count` of each list; 0: all.
+/// Replies with the entries and the groups. `count` is the most items of each list; 0: all.
 fn in_full(data: &Data<'_, '_>, stream: &Stream<'_>, count: u64, out: &mut Out<'_>) -> Done {
     let head = stream.head();
     data.heavy(if count == 0 {

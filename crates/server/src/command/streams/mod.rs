@@ -9,7 +9,7 @@
 //! | [`pending`] | XACK, XPENDING |
 //! | [`claim`] | XCLAIM, XAUTOCLAIM |
 //! | [`info`] | XINFO |
-//! | [`dump`] | what DUMP and RESTORE have of a stream |
+//! | [`dump`] | a stream in the payloads of DUMP and RESTORE |
 
 pub(crate) mod add;
 pub(crate) mod claim;
@@ -29,15 +29,15 @@ use crate::resp::reply::Out;
 /// Redis's text for a malformed id.
 const BAD_ID: &str = "ERR Invalid stream ID specified as stream command argument";
 
-/// Reads an id; `-` and `+` are errors. A missing number is `seq`.
+/// Reads an id; `-` and `+` are errors. If the second number of the id is missing, it is `seq`.
 fn strict_id(text: &[u8], seq: u64) -> Result<Id, Stop> {
-    // Redis copies it to a buffer of this size first.
+    // Redis first copies the text to a buffer of this size, and refuses a longer text.
     const BYTES_MAX: usize = 127;
     let id = (text.len() <= BYTES_MAX).then(|| Id::parse(text, seq));
     id.flatten().ok_or_else(|| BAD_ID.into())
 }
 
-/// Reads an id, or `-` and `+` for the ends.
+/// Reads an id. `-` is the lowest id and `+` the highest.
 fn id_or_end(text: &[u8], seq: u64) -> Result<Id, Stop> {
     match text {
         b"-" => Ok(Id::MIN),
@@ -102,7 +102,7 @@ fn reply_entry(out: &mut Out<'_>, entry: &Entry<'_>) {
     }
 }
 
-/// Replies whose number is known only when all are written.
+/// Replies whose number is known only when all of them have been written.
 struct Several {
     buf: Vec<u8>,
     resp3: bool,
@@ -118,13 +118,13 @@ impl Several {
         }
     }
 
-    /// Writes one more.
+    /// Writes one more reply.
     fn add(&mut self, write: impl FnOnce(&mut Out<'_>)) {
         write(&mut Out::new(&mut self.buf, self.resp3));
         self.count += 1;
     }
 
-    /// Appends them as an array.
+    /// Appends all replies as an array.
     fn reply(self, out: &mut Out<'_>) {
         out.array(self.count);
         out.append(self.buf);
@@ -135,14 +135,14 @@ impl Several {
 struct Excerpt {
     from: Id,
     to: Id,
-    /// The most entries; 0: all.
+    /// The greatest number of entries; 0: all.
     max: u64,
-    /// True if the last comes first.
+    /// True if the last entry comes first.
     reverse: bool,
 }
 
 impl Excerpt {
-    /// Returns the entries from one id to another one, the first of them first.
+    /// Returns the excerpt from one id to another one, in ascending order.
     fn between(from: Id, to: Id, max: u64) -> Excerpt {
         Excerpt {
             from,
@@ -152,13 +152,13 @@ impl Excerpt {
         }
     }
 
-    /// Returns the entry of an id.
+    /// Returns the excerpt that has only the entry with this id.
     fn one(id: Id) -> Excerpt {
         Excerpt::between(id, id, 1)
     }
 }
 
-/// Appends entries.
+/// Appends the entries of an excerpt to `several`.
 fn collect(
     data: &Data<'_, '_>,
     stream: &Stream<'_>,
@@ -187,7 +187,7 @@ fn stream<'d>(data: &'d Data<'_, '_>, key: &[u8]) -> Result<Option<Stream<'d>>, 
     Ok(found)
 }
 
-/// Returns the consumer of a name, and makes it if it does not exist.
+/// Returns the consumer with this name, and makes it if it does not exist.
 fn consumer(
     data: &mut Data<'_, '_>,
     writing: &Writing,

@@ -50,7 +50,7 @@ struct Query<'a> {
 }
 
 impl<'a> Query<'a> {
-    /// Reads the request. `None`: it asks for a summary.
+    /// Reads the request. `None`: a summary is wanted.
     fn parse(args: &Args<'a>) -> Result<Option<Query<'a>>, Stop> {
         if args.len() == 3 {
             return Ok(None);
@@ -102,8 +102,8 @@ fn xpending(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done
     }
 }
 
-/// Replies with the number of pending entries, the first, the last, and the number of each
-/// consumer.
+/// Replies with the number of pending entries, the first and the last of them, and the number of
+/// each consumer's pending entries.
 fn summary(stream: &Stream<'_>, group: &Group, out: &mut Out<'_>) -> Done {
     out.array(4);
     out.count(group.pending);

@@ -1,8 +1,8 @@
 //! XREAD and XREADGROUP: new entries of streams, for any client or for one consumer of a group.
 //!
-//! XREADGROUP writes its deliveries: the group's place, and two rows for each entry that is to be
-//! acknowledged. Its reply leaves when these are durable. So a consumer that has received an entry
-//! finds it pending after a crash.
+//! XREADGROUP writes its deliveries: the group's position, and two rows for each entry that is to
+//! be acknowledged. Its reply leaves when these writes are durable. So an entry that a consumer has
+//! received is still pending after a crash.
 
 use std::time::Duration;
 
@@ -61,9 +61,9 @@ static OPTIONS: Grammar = Grammar {
 /// The request of either command.
 #[derive(Default)]
 struct Query<'a> {
-    /// Entries of each stream; 0: all.
+    /// The greatest number of entries of each stream; 0: all.
     count: u64,
-    /// The longest wait. `None`: it does not wait; `Some(None)`: it waits without a limit.
+    /// The longest wait. `None`: the client does not wait; `Some(None)`: it waits without a limit.
     block: Option<Option<Duration>>,
     /// The group and the consumer.
     group: Option<(&'a [u8], &'a [u8])>,
@@ -95,7 +95,7 @@ impl<'a> Query<'a> {
                     only_groups("NOACK")?;
                     query.is_acknowledged = true;
                 }
-                // STREAMS, where the grammar finds the keys.
+                // The option is STREAMS, and the grammar finds its keys.
                 _ if (args.len() - at - 1).is_multiple_of(2) => {
                     let keys = OPTIONS.streams(args);
                     (query.first, query.keys) = (keys.start, keys.len());
@@ -126,7 +126,8 @@ impl<'a> Query<'a> {
         pairs.take(self.keys)
     }
 
-    /// Lets the client wait if it wants to, with the ids that its command then uses.
+    /// Makes the client wait if BLOCK is given, or else replies with null. `ids` are the ids that
+    /// the command uses when it is run again.
     fn wait(&self, ids: Vec<Box<[u8]>>, out: &mut Out<'_>) -> Done {
         match self.block {
             None => {
@@ -153,7 +154,7 @@ fn milliseconds(text: &[u8]) -> Result<Option<Duration>, Stop> {
     Ok((ms > 0).then(|| Duration::from_millis(ms)))
 }
 
-/// Replies of streams, each under its key: a map in RESP3.
+/// The replies for several streams, each under its key. In RESP3 they are a map.
 struct Answers {
     several: Several,
 }
@@ -238,7 +239,7 @@ fn xreadgroup(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Do
     let mut done: Vec<&[u8]> = Vec::with_capacity(query.keys);
     for mut sought in asked {
         let key = sought.key;
-        // If a stream is named twice, it has changed in between.
+        // If the request names a stream twice, the first read has changed the group.
         if done.contains(&key)
             && let Some(changed) = sought.writing.stream(data.tx)?.group(group_name)?
         {
@@ -261,12 +262,14 @@ struct Sought<'a> {
     key: &'a [u8],
     writing: Writing,
     group: Group,
-    /// The id behind which it reads pending entries; the highest id to read new ones.
+    /// The consumer reads its pending entries behind this id. If it is the highest id, the consumer
+    /// reads new entries.
     after: Id,
 }
 
 impl Sought<'_> {
-    /// Returns a bound on the entries that a consumer gets: new ones, or pending ones behind an id.
+    /// Returns an upper bound on the number of entries that a consumer gets: new entries, or
+    /// pending entries behind an id.
     fn due(&self, stream: &Stream<'_>, consumer: &[u8]) -> Result<u64, Stop> {
         if self.after != Id::MAX {
             let consumer = stream.consumer(&self.group, consumer)?;
@@ -279,7 +282,7 @@ impl Sought<'_> {
 
 /// Finds a stream and its group.
 ///
-/// Fails without them, and for an id that has no meaning here.
+/// Fails if the stream or the group does not exist, or if the id has no meaning for XREADGROUP.
 fn seek<'a>(
     data: &mut Data<'_, '_>,
     query: &Query<'a>,
@@ -372,7 +375,7 @@ fn read_group(
     Ok(Some(entries))
 }
 
-/// Returns a count, of which 0 is no limit, or `most` if that is less.
+/// Returns the lesser of a count and `most`. A count of 0 means no limit.
 fn few(count: u64, most: u64) -> u64 {
     if count == 0 { most } else { count.min(most) }
 }
@@ -408,7 +411,7 @@ fn deliver(
     Ok(())
 }
 
-/// Delivers the entries behind an id once more that a consumer has not acknowledged.
+/// Delivers once more the entries behind an id that a consumer has received but not acknowledged.
 fn history(
     data: &mut Data<'_, '_>,
     sought: &Sought<'_>,

@@ -21,7 +21,7 @@ pub(crate) static COMMANDS: &[Command] = &[
 const BAD_TYPE: &str = "ERR Invalid bitfield type. Use something like i16 u8. Note that u64 is \
                         not supported but i64 is.";
 
-/// The most bytes between two fields that are read and written together.
+/// Two fields with at most this number of bytes between them are read and written together.
 const GAP_MAX: usize = 64;
 
 /// The action when a number does not fit its field.
@@ -88,7 +88,7 @@ impl Field {
         }
     }
 
-    /// Returns the number to write for `wanted`; `None` if it is refused.
+    /// Returns the number to write for `wanted`; `None` if the write is refused for overflow.
     fn fit(self, wanted: i128, overflow: Overflow) -> Option<i128> {
         if (self.min()..=self.max()).contains(&wanted) {
             return Some(wanted);
@@ -100,7 +100,8 @@ impl Field {
         }
     }
 
-    /// Returns the bytes that hold the field at a bit: the first one, and the end behind the last.
+    /// Returns the bytes that hold the field at bit `offset`: the first one, and the end behind the
+    /// last.
     fn bytes(self, offset: u64) -> (usize, usize) {
         let end = (offset + u64::from(self.bits)).div_ceil(8);
         let at = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
@@ -120,7 +121,7 @@ impl Field {
         self.number(whole >> self.shift(offset))
     }
 
-    /// Writes into a value that is long enough.
+    /// Writes a number into a value that is long enough to hold the field.
     fn write(self, value: &mut [u8], offset: u64, number: i128) {
         let (from, to) = self.bytes(offset);
         let shift = self.shift(offset);
@@ -182,7 +183,7 @@ fn parse(args: &Args<'_>, bytes_max: usize, read_only: bool) -> Result<Vec<Opera
         });
         at += 1 + takes;
     }
-    // This error comes last: malformed operations behind it are reported first.
+    // This error is returned only if all operations are well formed.
     if writes && read_only {
         return Err("ERR BITFIELD_RO only supports the GET subcommand".into());
     }
@@ -203,17 +204,17 @@ fn bitfield_ro(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> D
 
 /// A piece of the string that holds the fields of some operations.
 struct Window {
-    /// Its place in the string.
+    /// The window's offset in the string.
     from: usize,
     bytes: Vec<u8>,
-    /// The end of the last byte that operations want to write, in the string.
+    /// The end, in the string, of the last byte that an operation wants to write.
     write_end: usize,
     changed: bool,
 }
 
-/// Returns pieces that hold every operation's field, in order. Fields far from each other are in
-/// separate pieces. So the memory depends on the size of the request and not on the distances in
-/// it.
+/// Returns windows that hold every operation's field, in order. Fields far from each other are in
+/// separate windows. So the memory depends on the size of the request and not on the distances
+/// between the fields.
 fn windows(operations: &[Operation]) -> Vec<Window> {
     let mut spans: Vec<(usize, usize, usize)> = operations
         .iter()

@@ -1,5 +1,5 @@
-//! Strings as rows of bits. Bit 0 is the highest of the first byte; beyond the end there are
-//! zeros, and writing there makes the string longer.
+//! Strings as rows of bits. Bit 0 is the highest bit of the first byte. Beyond the end of a string
+//! all bits are zero, and writing one there makes the string longer.
 
 use crate::command::event::Class;
 use crate::command::flag::{DENY_OOM, FAST, READ, WRITE};
@@ -29,7 +29,8 @@ const OPERANDS: Keys = Keys::Range {
 const NOT_OFFSET: &str = "ERR bit offset is not an integer or out of range";
 const NOT_BIT: &str = "ERR bit is not an integer or out of range";
 
-/// Reads a bit's place from an argument; `#n` counts fields of `field_bits` bits if it is allowed.
+/// Reads a bit's place from an argument. `#n` is the `n`th field of `field_bits` bits, if fields
+/// are allowed.
 pub(crate) fn bit_offset(
     arg: &[u8],
     field_bits: Option<u64>,
@@ -87,7 +88,8 @@ fn getbit(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
     Ok(())
 }
 
-/// Returns whether a range counts bits; `None` for a word that is neither BIT nor BYTE.
+/// Returns true if a range counts bits and false if it counts bytes; `None` for a word that is
+/// neither BIT nor BYTE.
 fn unit(word: &[u8]) -> Option<bool> {
     if word.eq_ignore_ascii_case(b"BIT") {
         Some(true)
@@ -168,7 +170,8 @@ fn bitpos(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
         out.integer(-1);
         return Ok(());
     };
-    // Behind the end of the string there are zeros, unless the request named an end.
+    // If the request names no end, zeros follow the string. So a search for 0 finds the first of
+    // them.
     let none = match !wanted && args.len() <= 4 {
         true => i64::try_from(range.end).unwrap_or(i64::MAX),
         false => -1,

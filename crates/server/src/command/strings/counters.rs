@@ -32,11 +32,12 @@ fn add(data: &mut Data<'_, '_>, key: &[u8], delta: i64, out: &mut Out<'_>) -> Do
     };
     let start = out.buf.len();
     push_i64(out.buf, new);
-    // The reply's digits are the value: written from there, then made a reply.
+    // The digits in the reply's buffer are the new value. They are written to the key from there,
+    // and then removed from the buffer.
     let put = data.tx.put(data.table, key, &out.buf[start..], expiry);
     out.buf.truncate(start);
     put?;
-    // One event for all four, as in Redis.
+    // The event is the same for INCR, DECR, INCRBY and DECRBY, as in Redis.
     data.changed(Class::String, "incrby", key);
     out.integer(new);
     Ok(())

@@ -1,5 +1,5 @@
-//! The longest common subsequence of two strings, by the textbook table of lengths. The table
-//! takes four bytes for every pair of bytes, so its size is bounded like that of a value.
+//! The longest common subsequence of two strings, by the textbook table of lengths. The table takes
+//! four bytes for every pair of bytes, so its size has the same bound as the size of a value.
 
 use crate::command::flag::READ;
 use crate::command::spec::{Command, TWO, data};
@@ -39,8 +39,8 @@ impl Lengths {
         self.cells[i * self.width + j]
     }
 
-    /// Returns the runs of bytes that match in both, the last first: (start in a, start in b,
-    /// bytes).
+    /// Returns the runs of bytes that both strings have in common, the last run first: (start in a,
+    /// start in b, bytes).
     fn runs(&self, a: &[u8], b: &[u8]) -> Vec<(usize, usize, usize)> {
         let mut runs: Vec<(usize, usize, usize)> = Vec::new();
         let (mut i, mut j) = (a.len(), b.len());

@@ -49,7 +49,8 @@ macro_rules! reply_row {
     };
 }
 
-/// Replies with the value of `key`, or with nothing. Returns whether it was there, and its expiry.
+/// Replies with the value of `key`, or with null. Returns `None` if the key does not exist, or else
+/// its expiry.
 fn reply_value(
     data: &mut Data<'_, '_>,
     key: &[u8],
@@ -69,7 +70,8 @@ fn reply_value(
     Ok(found)
 }
 
-/// Writes an argument with an expiry. If that has already passed, the key is deleted.
+/// Writes an argument as the string of a key, with an expiry. If the expiry has already passed, the
+/// key is deleted.
 fn write(
     data: &mut Data<'_, '_>,
     args: &Args<'_>,
@@ -79,7 +81,7 @@ fn write(
 ) -> Done {
     let key = args.at(1);
     if expiry.is_some_and(|at| at <= data.tx.now_ms()) {
-        // Observers see the same as in Redis: a key that is written, and gone at once.
+        // As in Redis, observers see that the key is written and that it has expired at once.
         data.tx.delete(data.table, key)?;
         data.changed(Class::String, "set", key);
         data.changed(Class::Generic, "expire", key);
@@ -93,7 +95,7 @@ fn write(
     Ok(())
 }
 
-/// Writes an argument as the string of the first argument's key, whatever that held.
+/// Writes an argument as the string of the first argument's key, whatever the key held before.
 fn put(
     data: &mut Data<'_, '_>,
     args: &Args<'_>,
@@ -141,8 +143,8 @@ struct ValueOptions {
     deadline: Option<Deadline>,
 }
 
-/// Reads the options from argument `at` on. Those about writing are accepted only if the command
-/// `writes`, as SET does.
+/// Reads the options from argument `at` on. The options about writing are accepted only if the
+/// command `writes`, as SET does.
 fn value_options(args: &Args<'_>, mut at: usize, writes: bool) -> Option<ValueOptions> {
     let mut options = ValueOptions::default();
     while at < args.len() {
@@ -360,8 +362,8 @@ pub(crate) fn mget(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) 
     Ok(())
 }
 
-/// Returns whether the pairs of MSET or MSETNX are whole and within the limits. If not, it replies
-/// with the error.
+/// Returns whether the arguments of MSET or MSETNX are complete pairs and within the limits. If
+/// not, replies with the error.
 fn check_pairs(data: &Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>, name: &str) -> bool {
     if args.len().is_multiple_of(2) {
         out.error(&wrong_arity(name));

@@ -17,8 +17,8 @@ pub(crate) static COMMANDS: &[Command] = &[
     data("substr", 4, READ, ONE, getrange),
 ];
 
-/// Writes at `at` into the string of the first argument's key. The string is made or becomes longer
-/// as needed, and a gap is filled with zeros. Returns the new length.
+/// Writes bytes at offset `at` into the string of the first argument's key. The string is made or
+/// becomes longer as needed, and a gap is filled with zeros. Returns the new length.
 pub(crate) fn write_over(
     data: &mut Data<'_, '_>,
     args: &Args<'_>,
@@ -56,7 +56,7 @@ impl Range {
     }
 
     /// Returns the range from `start` to `end` inclusive, in bits or bytes. Negative places count
-    /// from the end of `bytes` bytes.
+    /// from the end of `bytes` bytes. `None`: the range is empty.
     pub(crate) fn new(start: i64, end: i64, bytes: usize, bits: bool) -> Option<Range> {
         if start < 0 && end < 0 && start > end {
             return None;
@@ -88,7 +88,7 @@ impl Range {
         byte(self.start / 8)..byte(self.end.div_ceil(8))
     }
 
-    /// Returns the bits of the byte at this place that belong to the range.
+    /// Returns a mask of the bits of byte `at` that belong to the range.
     fn mask(&self, at: u64) -> u8 {
         let mut mask = 0xff;
         if at == self.start / 8 {
@@ -106,7 +106,7 @@ impl Range {
         let of_words = words.iter().map(|word| u64::from_ne_bytes(*word));
         let all: u64 = of_words.map(|word| u64::from(word.count_ones())).sum();
         let of_rest = rest.iter().map(|byte| u64::from(byte.count_ones()));
-        // The ends may hold bits that do not belong.
+        // The first and the last byte may hold bits that do not belong to the range.
         let ends = [Some(0), piece.len().checked_sub(1).filter(|last| *last > 0)];
         let beside = ends.into_iter().flatten().filter_map(|n| {
             let byte = piece.get(n)? & !self.mask(to_u64(at + n));

@@ -1,4 +1,4 @@
-//! Sorted sets: adding members, asking for some, removing some.
+//! Sorted sets: adding, reading and removing members.
 
 pub(crate) mod pops;
 pub(crate) mod ranges;
@@ -53,7 +53,8 @@ pub(crate) fn reply_scored<M: AsRef<[u8]>>(
     }
 }
 
-/// Reads the options of ZADD, and the place of the first score.
+/// Reads the options of ZADD. Returns the conditions, whether CH is given, and the place of the
+/// first score.
 fn conditions(args: &Args<'_>, increment: bool) -> (Conditions, bool, usize) {
     let mut conditions = Conditions {
         increment,
@@ -236,7 +237,7 @@ fn zrandmember(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> D
 fn zscan(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
     scan_elements(data, args, out, Shape::Zset, |out, entry| {
         out.bulk(&entry.key());
-        // Text in both versions of the protocol.
+        // The score is a string in both versions of the protocol.
         let mut text = Vec::with_capacity(24);
         score::push(&mut text, entry.score());
         out.bulk(&text);

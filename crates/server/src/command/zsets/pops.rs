@@ -1,4 +1,4 @@
-//! Sorted sets: taking members off an end.
+//! Sorted sets: popping members at an end.
 
 use crate::command::event::Class;
 use crate::command::flag::{FAST, WRITE};
@@ -26,7 +26,7 @@ pub(crate) static COMMANDS: &[Command] = &[
     data("zpopmin", -2, WRITE | FAST, ONE, zpopmin),
 ];
 
-/// Returns the name of the event of a pop at an end.
+/// Returns the name of the event of a pop at this end.
 fn event(end: End) -> &'static str {
     match end {
         End::Front => "zpopmin",
@@ -72,7 +72,7 @@ fn zpopmax(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done 
     pop(data, args, out, End::Back)
 }
 
-/// Takes the member at an end off the first sorted set that exists. Returns false if no sorted set
+/// Pops the member at an end of the first sorted set that exists. Returns false if no sorted set
 /// exists.
 pub(crate) fn pop_first<'k>(
     data: &mut Data<'_, '_>,
@@ -107,7 +107,7 @@ pub(crate) fn end(word: &[u8]) -> Option<End> {
     }
 }
 
-/// Takes members off the first sorted set that exists. Returns false if no sorted set exists.
+/// Pops members of the first sorted set that exists. Returns false if no sorted set exists.
 pub(crate) fn pop_several(
     data: &mut Data<'_, '_>,
     args: &Args<'_>,

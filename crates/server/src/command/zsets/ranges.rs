@@ -36,7 +36,7 @@ enum By {
     Member,
 }
 
-/// A range whose bounds are read.
+/// A range with its bounds, as they were parsed.
 #[derive(Debug)]
 enum Range<'a> {
     Rank(i64, i64),

@@ -28,7 +28,7 @@ pub(crate) static COMMANDS: &[Command] = &[
     data("zunionstore", -4, STORES, STORED, zunionstore),
 ];
 
-/// The use of the members.
+/// The use of the resulting members.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fate {
     Answered,
@@ -36,7 +36,7 @@ enum Fate {
     Stored,
 }
 
-/// One of the commands, as data.
+/// The properties in which the commands of this module differ.
 #[derive(Clone, Copy)]
 struct Summing {
     name: &'static str,

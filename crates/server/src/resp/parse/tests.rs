@@ -59,7 +59,7 @@ fn feed_early(
                     if forgets() {
                         parser.forget_ahead();
                         if forgets() {
-                            // It is deferred, and passed in again.
+                            // The request is deferred, and its bytes are passed in again.
                             continue;
                         }
                     }

@@ -81,8 +81,8 @@ fn parse<'a>(cx: &Cx<'_>, args: &Args<'a>) -> Result<(Filter<'a>, bool), String>
     Ok((filter, skip_me))
 }
 
-/// Ends the clients that a filter matches, and returns their number. The client that asks gets its
-/// reply first.
+/// Ends the clients that a filter matches, and returns their number. If the requesting client is
+/// among them, its reply is sent first.
 fn end(cx: &mut Cx<'_>, filter: &Filter<'_>, skip_me: bool) -> u64 {
     let others = cx.state.connections.iter().map(|(_, c)| &c.session);
     let taken: Vec<_> = others

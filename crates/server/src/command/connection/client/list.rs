@@ -114,7 +114,7 @@ struct Load {
     tracking: Option<Told>,
 }
 
-/// The way in which a client hears of changes: see [`crate::tracking`].
+/// The settings by which a client is informed of changes: see [`crate::tracking`].
 struct Told {
     broken: bool,
     broadcasts: bool,
@@ -149,8 +149,8 @@ impl Load {
         }
     }
 
-    /// Returns the load of the client whose request runs. It reads into a buffer that all clients
-    /// share, so its separate buffer has no room.
+    /// Returns the load of the client whose request runs. Its input is in a buffer that all clients
+    /// share, so no free input space is counted for it.
     fn running(cx: &Cx<'_>, args: &Args<'_>) -> Load {
         Load {
             input_bytes: cx.session.unread,
@@ -161,8 +161,8 @@ impl Load {
         }
     }
 
-    /// Returns the bytes that the client takes. Arguments that lie in the input are not counted
-    /// twice.
+    /// Returns the memory that the client takes, bytes. Only the arguments of a waiting client are
+    /// added: all others lie in the input, which is counted already.
     fn bytes(&self, block_bytes: usize) -> usize {
         let buffers = self.input_bytes + self.input_free + self.output_room.max(self.output_bytes);
         let arguments = if self.waits { self.argument_bytes } else { 0 };
@@ -192,7 +192,8 @@ fn flags(session: &Session, load: &Load) -> String {
     }
 }
 
-/// Returns the line of a client, for callers that only name it.
+/// Returns the line of a client with zeros for its buffers, for callers that only identify the
+/// client.
 pub(crate) fn line(session: &Session, now: Instant) -> String {
     describe(session, now, Load::default())
 }

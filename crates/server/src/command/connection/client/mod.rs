@@ -1,4 +1,4 @@
-//! CLIENT: settings of and questions about a connection and the others.
+//! CLIENT: settings of a connection, and information about it and the other connections.
 
 mod kill;
 mod list;
@@ -89,7 +89,8 @@ fn on_or_off(word: &[u8]) -> Option<bool> {
     (on || word.eq_ignore_ascii_case(b"OFF")).then_some(on)
 }
 
-/// Fails if a name does not print on one line of CLIENT LIST.
+/// Fails if a client's name contains anything but printable ASCII, or a space. It would break the
+/// line of CLIENT LIST.
 pub(crate) fn check_name(name: &[u8]) -> Result<(), &'static str> {
     if name.iter().all(|b| (b'!'..=b'~').contains(b)) {
         Ok(())
@@ -119,7 +120,7 @@ fn set_info(cx: &mut Cx<'_>, args: &Args<'_>) {
     cx.out.ok();
 }
 
-/// The error for a wrong word of CLIENT DURABILITY, which Redis does not have.
+/// The error for an unknown word of CLIENT DURABILITY. Redis does not have this command.
 pub(crate) const NO_DURABILITY: &str = "ERR the durability is mem, mirror or disk";
 
 /// `CLIENT DURABILITY [mem|mirror|disk]`

@@ -1,6 +1,6 @@
-//! Writes of keys whose time is already over, and writes of values that are there already. The
-//! tests check the view of WATCH, tracking clients and listeners, and the receipts. The
-//! expectations are those of Redis 7.0.15, where it has them.
+//! Writes with a deadline that has passed already, and writes of values that are there already. The
+//! tests check what WATCH, tracking clients and listeners see, and the receipts. They expect the
+//! behaviour of Redis 7.0.15, except for receipts, which Redis does not have.
 
 use super::{ask, leave, newcomer, owed, ready, sync, word_of};
 use crate::engine::Epoch;
@@ -9,7 +9,8 @@ use crate::testbed::Testbed;
 
 const WRITER: usize = 0;
 
-/// A key's presence before, the request, and the events that are published. An event means that the key has changed.
+/// Each row: whether the key exists before, the request, and the events that are published. An
+/// event means that the key has changed.
 const WRITES: &[(bool, &str, &[&str])] = &[
     (
         false,
@@ -120,8 +121,8 @@ fn a_key_that_is_gone_at_once_has_changed_for_all_who_observe_it() {
     }
 }
 
-/// A request, and whether a client that has sent it has written, even if only what was there
-/// already.
+/// Each row: a request, and whether it counts as a write of its client. Writing a value that is
+/// there already counts.
 const RECEIPTS: &[(&str, bool)] = &[
     ("SET k old", true),
     ("SET k old KEEPTTL", true),
@@ -179,7 +180,7 @@ fn a_client_that_writes_what_is_there_already_gets_a_receipt() {
         .checkpoint()
         .expect("all is durable");
     drop(state);
-    // Writes of an earlier life are as old as the opening.
+    // Writes before this opening of the database count as writes at the opening.
     let mut state = ready(&around, dir.path());
     state.reached = state.db().expect("a database").reached();
     assert!(state.reached.at(crate::engine::Rung::Disk) > Epoch(0));

@@ -1,5 +1,5 @@
-//! The reply of a consumer that waits in XREADGROUP when its stream goes away, for each command that can remove it.
-//! The expectations are the replies of Redis 7.0.15.
+//! Tests of a consumer that waits in XREADGROUP while a command removes or replaces its stream.
+//! They cover every command that can do so. The expectations are the replies of Redis 7.0.15.
 
 use super::{LIBRARY, ask, call, finish_jobs, owed, ready, word_of};
 use crate::command::flag;
@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 const CONSUMER: usize = 0;
 const WRITER: usize = 1;
 
-/// The fate of the consumer.
+/// The effect on the waiting consumer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Then {
     Unblocked,
@@ -24,7 +24,8 @@ enum Then {
 
 use Then::{NoGroup, Served, Unblocked, Waits};
 
-/// Requests, several separated by `;`, and the fate of the consumer of group `g` of stream `s`.
+/// Requests, several separated by `;`, and their effect on the waiting consumer of group `g` of
+/// stream `s`.
 const WAYS: &[(&str, Then)] = &[
     ("DEL s", Unblocked),
     ("DEL missing", Waits),
@@ -204,7 +205,7 @@ fn say(state: &mut State, client: usize, lines: &str) {
     }
 }
 
-/// Checks the fate of a consumer that waits while `lines` are run.
+/// Checks the effect of `lines` on a waiting consumer.
 fn check(state: &mut State, lines: &str, then: Then) {
     say(state, WRITER, "FLUSHALL");
     KEYS.iter().for_each(|line| say(state, WRITER, line));

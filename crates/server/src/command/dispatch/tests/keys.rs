@@ -9,7 +9,8 @@ use crate::resp::parse::{Args, OwnedArgs};
 use crate::resp::reply::Out;
 use crate::testbed::Testbed;
 
-/// Writes its second argument, which it does not declare.
+/// Writes its first argument, which it declares as a key, and its second, which it does not
+/// declare.
 fn overwrite(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
     data.tx.put(data.table, args.at(1), b"new", None)?;
     data.tx.put(data.table, args.at(2), b"new", None)?;

@@ -1,5 +1,5 @@
-//! The rungs that the replies of two clients with different choices wait for, and the contents of
-//! receipts.
+//! Tests of the rungs of durability that replies wait for when two clients have chosen different
+//! ones, and of receipts.
 
 use super::{ask, notices, opened, ready, send};
 use crate::engine::{Durability, Options, Receipt};
@@ -8,7 +8,7 @@ use crate::testbed::{self, Testbed};
 use perdura_base::flaw::Flaw;
 use std::time::{Duration, Instant};
 
-/// The client that hears of the other one's actions, and the other one.
+/// The client that gets messages because of [`SENDER`]'s commands, and that other client.
 const RECEIVER: usize = 0;
 const SENDER: usize = 1;
 
@@ -21,8 +21,8 @@ fn pairs() -> impl Iterator<Item = [Durability; 2]> {
         .filter(|[one, other]| one != other)
 }
 
-/// Checks that messages to a client that another one causes wait for the rung that the *receiver*
-/// has chosen.
+/// Checks that the messages that the sender causes wait for the rung that the *receiver* has
+/// chosen.
 fn waits_for_the_receivers_rung(prepare: &[&str], cause: &[&str]) {
     for [receivers, senders] in pairs() {
         let dir = tempfile::tempdir().expect("a directory");
@@ -141,7 +141,7 @@ fn write_and_see_it_wait(state: &mut State, client: usize) {
     send(state, client, "SET k w");
 }
 
-/// Returns the newest token of a client, and the rung that the reply waits for.
+/// Returns the receipt for a client's newest write, and the rung that the reply waits for.
 fn receipt(state: &mut State, client: usize) -> (Receipt, Option<Durability>) {
     let mut connection = state.connections.take(client).expect("a client");
     connection.take(state, b"CLIENT RECEIPT\r\n");
@@ -207,7 +207,7 @@ fn a_receipt_names_what_is_reached_or_what_its_reply_waits_for() {
     assert_eq!(ask(&mut state, 0, &["CLIENT", "RECEIPT"]), "$-1\r\n");
 }
 
-/// The reply of a block is sealed behind its last command.
+/// The reply of a block is sealed after its last command, when the client has already chosen less.
 #[test]
 fn a_receipt_in_a_block_waits_for_its_rung_although_the_client_then_chooses_less() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -239,7 +239,7 @@ fn every_kind_of_write_counts_for_a_receipt() {
         &[&["FLUSHALL"]],
     ];
     for write in writes {
-        // The epoch of each is behind that of the one before.
+        // Each write gets a later epoch than the one before.
         state
             .db()
             .expect("a database")
@@ -252,7 +252,8 @@ fn every_kind_of_write_counts_for_a_receipt() {
         assert!(epoch > last, "{write:?}: {epoch} after {last}");
         last = epoch;
     }
-    // A waiting client is answered by another's write, and writes itself.
+    // Another client's push ends the wait of BLPOP, which then counts as a write of the waiting
+    // client.
     ask(&mut state, 0, &["BLPOP", "list", "0"]);
     state
         .db()
@@ -263,12 +264,12 @@ fn every_kind_of_write_counts_for_a_receipt() {
     assert!(receipt(&mut state, 0).0.epoch.0 > last, "BLPOP");
 }
 
-/// Sends WAITDUR and returns the answer that comes at once.
+/// Sends WAITDUR and returns the reply, which is empty if the client has to wait.
 fn waitdur(state: &mut State, client: usize, args: &[&str]) -> String {
     ask(state, client, &[&["WAITDUR"], args].concat())
 }
 
-/// Does the work of the loop, and returns the client's replies.
+/// Does the work of the loop as it is due after `later`, and returns the client's replies.
 fn after(state: &mut State, client: usize, later: Duration) -> String {
     state.reached = state.db().expect("a database").reached();
     state.end_rung_waits(Instant::now() + later);

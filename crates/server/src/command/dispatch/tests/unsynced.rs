@@ -1,6 +1,6 @@
-//! No reply shows another client's write before that is durable. With all syncs blocked, a second
-//! client sends each command of the table after a first client's changes. If its reply differs from
-//! that before the changes, it must wait.
+//! No reply shows another client's write before that write is durable. With all syncs blocked, a
+//! second client sends each command of the table after a first client's changes. A reply that
+//! differs from the reply before the changes must wait.
 
 use super::{LIBRARY, ask, call, finish_jobs, leave, newcomer, owed, ready, sync, word_of};
 use crate::command::steps::Steps;
@@ -295,7 +295,7 @@ const BEFORE: &[&str] = &[
     "FUNCTION LOAD $mine",
 ];
 
-/// The changes of the other client, each true if commands that write are tested after it, too.
+/// The changes of the other client. True: commands that write are tested after the change, too.
 const CHANGES: &[(&str, bool)] = &[
     ("DEL n t e h l s z x geo hll ; FUNCTION DELETE mine", true),
     (
@@ -359,7 +359,7 @@ fn begin_anew(state: &mut State) {
     }
 }
 
-/// Returns a reply without the times since a consumer was active.
+/// Returns a reply without the idle times of consumers.
 fn timeless(reply: &str) -> String {
     let mut lines: Vec<&str> = reply.lines().collect();
     for at in 1..lines.len() {
@@ -408,8 +408,8 @@ fn replies_before(state: &mut State) -> Vec<String> {
     before
 }
 
-/// Sends all requests after a change that is not durable. Returns those whose replies show it too
-/// early.
+/// Sends all requests after a change that is not durable. Returns the requests whose replies show
+/// the change too early.
 fn shown(state: &mut State, change: &str, before: &[String], with_writes: bool) -> Vec<String> {
     let mut shown = Vec::new();
     let mut is_set = false;
