@@ -263,6 +263,6 @@ fn let_go(db: Option<Db>) {
     });
     // If no thread can be started, the database ends with the process.
     drop(ending);
-    // Whether the database's threads have ended makes no difference to the files.
+    // The files are the same, with or without the end of the database's threads.
     let _ = wait.recv_timeout(LETTING_GO);
 }

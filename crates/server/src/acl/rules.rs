@@ -117,7 +117,7 @@ impl User {
                 [b'(', inner @ .., b')'] => {
                     let mut selector = Selector::new(all_channels);
                     for word in blanks(inner) {
-                        // When the ACL file is read, a word that ends with `)` ends the selector.
+                        // In the ACL file, a word that ends with `)` ends the selector.
                         if word.ends_with(b")") {
                             return Err(RuleError::Syntax);
                         }

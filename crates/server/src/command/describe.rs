@@ -295,7 +295,7 @@ fn head(command: &Command, name: &str, arity: i8, entry: Option<&Entry>, out: &m
     for category in categories() {
         out.simple(&format!("@{category}"));
     }
-    // There are no tips. They are for clients of several nodes, and this server is one node.
+    // An empty list of tips: they are for clients of several nodes, and this server is one node.
     out.array(0);
 }
 

@@ -356,7 +356,7 @@ impl Limited {
         let prefix = ["a", "a", "a", "w", "r", "s", NAME][self.fuzz.rng.usize(..7)];
         let is_unfit = matches!(kind, b'x') && matches!(prefix, "r" | "w");
         if is_unfit {
-            // As in Redis, XREADGROUP changes a key that the user may only read, and XCLAIM reads a key that
+            // In Redis too, XREADGROUP changes a key that the user may only read, and XCLAIM reads a key that
             // the user may only write.
             return;
         }

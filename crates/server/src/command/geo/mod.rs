@@ -42,7 +42,7 @@ fn unit(word: &[u8]) -> Result<f64, Stop> {
         (b"ft", 0.3048),
         (b"mi", 1609.34),
     ];
-    // As in C, the word ends at its first zero byte.
+    // The word ends at its first zero byte, as a string of C does.
     let word = word.split(|byte| *byte == 0).next().unwrap_or(word);
     let known = UNITS
         .iter()

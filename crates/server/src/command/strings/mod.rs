@@ -81,7 +81,7 @@ fn write(
 ) -> Done {
     let key = args.at(1);
     if expiry.is_some_and(|at| at <= data.tx.now_ms()) {
-        // As in Redis, observers see that the key is written and that it has expired at once.
+        // Observers see, as in Redis, that the key is written and that it has expired at once.
         data.tx.delete(data.table, key)?;
         data.changed(Class::String, "set", key);
         data.changed(Class::Generic, "expire", key);
