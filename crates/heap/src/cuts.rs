@@ -99,7 +99,7 @@ impl Cut {
         &self.heap
     }
 
-    /// Returns whether the heap has ended the cut to free memory. Its pages are then no longer available.
+    /// Returns whether the heap has ended the cut to free memory. The pages as of the cut can then no longer be read.
     #[must_use]
     pub fn is_ended(&self) -> bool {
         self.ended.load(Ordering::SeqCst)

@@ -40,8 +40,7 @@ pub(crate) use range::Range;
 const RANGE_PLACES: usize = 32 << 10;
 
 /// The place of an entry. It is valid until the next insertion or removal. Places are in the order of the hashes,
-/// except for
-/// were pushed around the end of their array.
+/// except for entries that were pushed around the end of their array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Place {
     range: u32,

@@ -25,7 +25,7 @@ impl Partition {
     }
 
     /// Returns the whole seconds since a key was last used; `None` if there is no such key or accesses are not noted.
-    /// The result is 0 if the clock was set back before the last use.
+    /// The result is 0 if the clock was set back to a time before the last use.
     #[must_use]
     pub fn idle_seconds(&self, table: TableId, key: &[u8], hash: KeyHash) -> Option<u64> {
         let table = self.tables.get(&table)?;

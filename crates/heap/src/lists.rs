@@ -1,10 +1,10 @@
 //! Lists: items in the order that their pushes and inserts define.
 //!
 //! The order must survive a restart, although only rows are logged. So the key of an item's row is a label, and items
-//! are in the order of their labels. An item pushed at an end gets a label [`STEP`] beyond the last. An item put
-//! between two others gets the middle of the gap between their labels. If the gap has no middle, a few items around it
-//! get new labels, as few as make room. In memory the list is a ring buffer of entries, which reaches both ends and any
-//! index directly. A label is read from its row only when it is needed.
+//! are in the order of their labels. The label of an item pushed at an end is [`STEP`] away from that of the item
+//! there. An item put between two others gets the middle of the gap between their labels. If the gap has no middle, a
+//! few items around it get new labels, as few as make room. In memory the list is a ring buffer of entries, which
+//! reaches both ends and any index directly. A label is read from its row only when it is needed.
 
 use std::collections::VecDeque;
 

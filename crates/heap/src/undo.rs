@@ -82,8 +82,8 @@ impl Undo {
         u64::try_from(bytes).unwrap_or(u64::MAX)
     }
 
-    /// Returns about the bytes that the changes of a partition need in the log. Pages that were never used before are
-    /// not counted.
+    /// Returns about the bytes that the changes of a partition need in the log. The contents of pages that were never
+    /// used before are not counted.
     #[must_use]
     pub fn log_bytes(&self, partition: PartitionId) -> usize {
         let part = self.part(partition);

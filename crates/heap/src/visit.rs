@@ -37,7 +37,7 @@ pub enum Visit<'a> {
     Dirty(&'a [u8]),
 }
 
-/// Returns the bit of an image slot in [`PageState::dirty`].
+/// Returns the bit of an image slot in the `dirty` bits of a page's state.
 pub(crate) fn dirty_bit(slot: ImageSlot) -> u8 {
     match slot {
         ImageSlot::A => 1,

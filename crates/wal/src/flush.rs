@@ -9,10 +9,10 @@
 //! the steps from its threads, and the simulator calls them in an order that its seed chooses.
 //!
 //! # What a restart finds
-//! A crash leaves of a write that was not durable a hole, a torn block, or all of it. Valid blocks may follow. All of
-//! them lie within the bytes that may be in flight, counted from the stream's durable end, because no block is written
-//! beyond that. Each block names the D at the time of its sealing, and no epoch in the hole was durable then. So a hole
-//! at or below a D that a block names is damage, and any other hole is an expected end.
+//! After a crash, a write that was not durable may be missing (a hole), torn, or whole. Valid blocks may follow it. All
+//! of them lie within the bytes that may be in flight, counted from the stream's durable end, because no block is
+//! written beyond that. Each block names the D at the time of its sealing, and no epoch in the hole was durable then.
+//! So a hole at or below a D that a block names is damage, and any other hole is an expected end.
 //!
 //! # Failures
 //! A failed write stops the log and is never repeated. If the device writes only the first part of a write, the flusher

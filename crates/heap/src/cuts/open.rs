@@ -55,8 +55,8 @@ impl Open {
         self.needs(local, kept.pending) && !is_shadowed
     }
 
-    /// Returns whether the cut needs the bytes that a commit overwrites in a page. `pending` is [`Kept::pending`] of
-    /// the page.
+    /// Returns whether the cut needs the bytes that a commit overwrites in a page. `pending` is that of the page's
+    /// [`Kept`].
     fn needs(&self, local: u32, pending: Option<u8>) -> bool {
         self.extent.holds(local)
             && match self.reader {
@@ -211,8 +211,8 @@ impl Cuts {
         self.memory.change(MemoryUse::Kept, bytes(was), bytes(is));
     }
 
-    /// Returns whether a commit that changes a page must note or keep something. That is so if the commit is the first
-    /// since the checkpoint's cut to change the page, or if an open cut needs the bytes.
+    /// Returns whether a commit that changes a page must note or keep something. That is so if the page has been
+    /// neither changed nor visited since the checkpoint's cut, or if an open cut needs the bytes.
     pub(super) fn is_due(&self, local: u32, page: &[u8]) -> bool {
         let is_first = |(_, k): (&Open, CkptEpoch)| layout::epoch(page) < k;
         if self.checkpoint().is_some_and(is_first) {
