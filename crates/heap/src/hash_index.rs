@@ -35,8 +35,7 @@ use perdura_base::num::{to_u64, to_usize};
 use range::Extent;
 pub(crate) use range::Range;
 
-/// The number of places above which an array is cut in two instead of grown. Growing to this size takes a third of a
-/// millisecond.
+/// The number of places above which an array is cut in two instead of grown. A cut takes a third of a millisecond.
 const RANGE_PLACES: usize = 32 << 10;
 
 /// The place of an entry. It is valid until the next insertion or removal. Places are in the order of the hashes,

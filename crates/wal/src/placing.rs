@@ -152,8 +152,8 @@ impl Wal {
                 assert!(state.placed.is_none(), "one thread places at a time");
                 state.placed = Some(segment);
                 self.troubles.clear(Trouble::Unplaced, stream);
-                // Writing the header has succeeded, so a refusal of the header is over. No other write would show that
-                // there is space again.
+                // The header has been written, so if it was refused before, the refusal is over. While writes are
+                // refused because of a header, no other write would show that there is space again.
                 if !state.flights.has_refused() {
                     self.troubles.clear(Trouble::Refused, stream);
                 }

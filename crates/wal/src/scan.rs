@@ -25,10 +25,10 @@ pub const COPIED: &str = "If this is a copy of a running database, a checkpoint 
 
 /// The bytes that one read covers.
 const READ_BYTES: usize = 1 << 20;
-/// The length above which a hop from header to header reads only a block's header.
+/// The length from which on a block is long. In a hop from header to header only the header of a long block is read.
 const LONG_BLOCK_BYTES: u64 = 32 << 10;
-/// The bytes that a hop reads after a shorter block. If they include parts of long blocks, these are read again when
-/// they are played, which takes time on a slow disk.
+/// The bytes that a hop reads after a block that is not long. If they include parts of long blocks, these are read
+/// again when they are played, which takes time on a slow disk.
 const SHORT_READ_BYTES: usize = 32 << 10;
 /// The disk is advised to read this number of bytes ahead of a hop. It then reads the log sequentially and at its full
 /// rate. Without the advice each hop would wait for the disk once. The bytes that hops skip are needed later, when they

@@ -24,13 +24,13 @@ use crate::stream::FilledBlock;
 use crate::sync::Ordering;
 use crate::tail::{Sealed, SealedBlock, Tail};
 
-/// A block is short if it fills at most one part in this number of its buffer.
+/// The divisor that defines short blocks: a block is short if it fills at most a quarter of its buffer.
 const SHORT: usize = 4;
 
 impl Wal {
     /// Names the device that receives each sealed block before the block is written. It receives the blocks of a stream
-    /// in order. The call holds only the lock of the flusher's state. Only the first call of this function has an
-    /// effect.
+    /// in order. The thread that seals a block calls the device and holds only the lock of the flusher's state. Only
+    /// the first call of this function has an effect.
     pub fn ship_by(&self, ship: impl Fn(Sealed<'_>) + Send + Sync + 'static) {
         let _named_already = self.ship.set(Box::new(ship));
     }

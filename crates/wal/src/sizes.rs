@@ -10,7 +10,8 @@ use perdura_base::num::to_u64;
 
 use crate::segment::SEGMENT_HEADER_BYTES;
 
-/// The smallest segment, bytes: a header, and space for a block when blocks have the least permitted maximum.
+/// The smallest segment, bytes. It has space for a header, and for a block if the maximum block length has its least
+/// permitted value.
 pub const SEGMENT_BYTES_MIN: u64 = 16 * 4096;
 
 /// The sizes of a life's segments, in bytes, headers included.
