@@ -28,6 +28,6 @@ pub(crate) enum Owner {
     Header,
     /// A [`Draft`](crate::Draft).
     Draft,
-    /// No owner: its rows are to be removed.
+    /// The collection has no owner, and its rows are to be removed.
     Orphan,
 }

@@ -29,8 +29,8 @@ pub(crate) struct Kept {
     pub(crate) pending: Option<u8>,
     /// The page as of that cut, in row mode. With it the checkpoint needs no version.
     pub(crate) shadow: Option<Shadow>,
-    /// The versions, the oldest first, with ascending labels. Usually there is only one, which lies in the same cache
-    /// lines.
+    /// The versions, the oldest first, with ascending labels. Usually there is only one, which lies inside this
+    /// structure.
     versions: SmallVec<[Version; 1]>,
 }
 

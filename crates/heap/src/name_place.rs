@@ -5,8 +5,8 @@
 //! are compared. The precision of scores is chosen for the names that streams give their rows (docs/formats/stream.md):
 //! a kind, then numbers, then the id of an entry. All numbers that are too great for their bits get the same bits.
 
-/// The number of bits of a score. A float from 0 to below 2 has its information in this number of bits, and these bits
-/// sort as the floats do.
+/// The number of bits of a score. Floats from 0 to below 2 differ only in this number of low bits, which sort as the
+/// floats do.
 const BITS: u32 = 62;
 
 /// The number of bits of the kind, the first byte of a name.

@@ -38,7 +38,7 @@ impl Heap {
     }
 }
 
-/// Keys and values that were read under one latch; key, value, key, value and so on.
+/// Keys and values that were read under one latch. Each key is followed by its value.
 #[derive(Default)]
 struct Rows {
     bytes: Vec<u8>,

@@ -34,7 +34,7 @@ pub enum FrameKind {
 /// The treatment of a frame by a reader that replays the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
-    /// The frame has records of transactions. A reader must refuse records of a kind that it does not know.
+    /// The frame has records of transactions. A reader that expects another kind of records refuses the frame.
     Records,
     /// The frame marks the beginning of a checkpoint's window.
     BeginMark,

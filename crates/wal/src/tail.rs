@@ -6,8 +6,8 @@
 //!
 //! # Invariants
 //! * Blocks enter and leave the tail in the order of their positions and without a gap.
-//! * The flusher takes a block only if its end is at most the bytes that may be in flight away from the stream's
-//!   durable end. So a restart finds the end of the log, in whatever order the writes complete.
+//! * The flusher takes a block only if the block ends within [`IN_FLIGHT_BYTES_MAX`] bytes of the stream's durable
+//!   end. So a restart finds the end of the log, in whatever order the writes complete.
 //! * There are at most `bytes_max` bytes between the stream's durable end and the end of the tail.
 
 use std::collections::VecDeque;
