@@ -1,5 +1,6 @@
 //! The sidecar of an image: the hash indexes of a partition as they were when the image was made
 //! (docs/formats/image.md).
+//!
 //! A restart reads it into arrays while image and log are still being read: the place of an entry follows from the
 //! entry alone. When the last record has been played, the entries are compared with the pages. Two kinds of entries are
 //! removed: those of rows whose [identity](crate::marks) a record has changed, and those of slots that are free now.

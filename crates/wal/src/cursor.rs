@@ -142,6 +142,7 @@ impl LogCursor {
 
     /// Reads the next block up to `durable`. Returns `None` if the cursor has returned all of them.
     ///
+    /// # Errors
     /// [`Error::Truncated`] if no segment has the block any more. The disk's error. [`Error::Corrupt`] if the bytes
     /// there are not the durable block, or if the cursor is already beyond `durable`. After an error the cursor stays
     /// at its position.

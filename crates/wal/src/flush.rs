@@ -150,8 +150,8 @@ impl Wal {
         self.streams[usize::from(stream.0)].queue.ready()
     }
 
-    /// Begins one write, unless the greatest number of writes is in flight. It contains sealed blocks of the stream
-    /// that are contiguous in one segment. Returns whether a write was begun.
+    /// Begins one write, unless the greatest number of writes is in flight. The write contains sealed blocks of the
+    /// stream that are contiguous in one segment. Returns whether a write was begun.
     ///
     /// # Errors
     /// Fails with the error that delays the step, which may be repeated. If [`Wal::failure`] returns a reason, the

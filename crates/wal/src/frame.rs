@@ -42,8 +42,8 @@ pub enum Role {
     EndMark,
     /// The frame describes the log and changes no data.
     Log,
-    /// The frame is replayed in the order of its partition's frames of this role, in a separate pass after all other
-    /// frames.
+    /// The frame is replayed in a separate pass, after all frames of other roles. Frames of the same partition are
+    /// replayed in their order.
     Ordered,
     /// The frame's operations have numbers. They are replayed in numerical order, in a separate part of the restart.
     Numbered,

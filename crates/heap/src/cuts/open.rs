@@ -76,7 +76,7 @@ pub(crate) struct Cuts {
     pub(super) open: Vec<Open>,
     /// The data kept, by local page.
     kept: Vec<Option<Box<Kept>>>,
-    /// The last page that [`visit`](Self::visit) rebuilt as of the checkpoint's cut.
+    /// The last page that `visit` rebuilt as of the checkpoint's cut.
     image: Vec<u8>,
     /// The bytes on the memory account.
     pub(super) bytes: usize,
