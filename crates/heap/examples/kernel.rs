@@ -1,4 +1,4 @@
-//! The heap's inner loops, nanoseconds per operation on one core, without log or disk.
+//! The times of the heap's inner loops on one core, without log or disk, in nanoseconds per operation.
 //!
 //! `cargo run --release -p perdura-heap --example kernel [rows]`
 

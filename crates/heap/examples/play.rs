@@ -1,5 +1,6 @@
-//! Log play from memory: 256-byte differences at random pages, million records a second on one core, with the checksum,
-//! decoding and latches. A plain loop over the same changes is measured beside it.
+//! The speed at which the heap plays log records from memory on one core, in million records a second, with checksum,
+//! decoding and latches. Each record changes 256 bytes of a random page. A plain loop over the same changes is measured
+//! for comparison.
 //!
 //! `cargo run --release -p perdura-heap --example play [records] [pages] [rounds]`
 
@@ -33,7 +34,7 @@ fn new_heap(pages: u32) -> Heap {
     heap
 }
 
-/// A unit of log: group payloads, whose ends are in `ends`.
+/// A unit of log: group payloads one after the other; `ends` has the end of each.
 #[derive(Default)]
 struct Unit {
     bytes: Vec<u8>,
@@ -41,7 +42,7 @@ struct Unit {
 }
 
 impl Unit {
-    /// Checks the bytes like a read of a block from disk.
+    /// Computes the checksum of the bytes, as a read of a block from disk does.
     fn check(&self) {
         black_box(perdura_base::checksum::crc32c(&self.bytes));
     }

@@ -1,5 +1,5 @@
-//! The cost of a transaction on typed tables in the heap, on one core, without log or disk. Ten rows are changed in a
-//! few columns and twelve put in an ordered table, as a new order does.
+//! The cost of a transaction on typed tables in the heap, on one core, without log or disk. Each transaction changes a
+//! few columns of ten rows and inserts twelve rows into an ordered table, as a new-order transaction does.
 //!
 //! `cargo run --release -p perdura-heap --example typed [transactions]`
 
@@ -21,7 +21,7 @@ const STOCK_BYTES: usize = 310;
 const CHANGED: u32 = 10;
 const PUT: u32 = 11;
 
-/// Orders by their customer, which is in the first four bytes.
+/// An index of orders by customer. The customer is in the first four bytes of the value.
 #[derive(Debug)]
 struct ByCustomer;
 
@@ -35,7 +35,7 @@ impl Derive for ByCustomer {
     }
 }
 
-/// A transaction in progress and the times of verbs.
+/// A transaction in progress, and the time spent in each verb.
 struct Bench {
     heap: Heap,
     undo: Undo,

@@ -1,22 +1,22 @@
 //! The time at which each key was last used, in memory only.
 //!
-//! A coarse clock beside the index: an array of seconds parallel to the places of a hash index. It exists only if it is
-//! asked for, and takes four bytes a place. A read writes its second there under the partition's latch and touches no
-//! page, so the log and the images do not contain it. After a restart every key counts as used when the database was
-//! opened.
+//! Seconds are kept in an array parallel to the places of a hash index, four bytes a place. The array exists only if
+//! the times of access are switched on. A read writes the current second to its key's place under the partition's latch
+//! and touches no page, so the log and the images do not contain these times. After a restart every key counts as used
+//! when the database was opened.
 //!
-//! The first access that is noted makes the array. So asking for it costs nothing at a start, whatever the number of
-//! keys.
+//! The first access that is noted allocates the array. So switching it on costs nothing at a start, whatever the number
+//! of keys.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// The bytes for each place of an index.
+/// The bytes of access time for each place of an index.
 pub(crate) const ACCESS_BYTES: usize = size_of::<AtomicU32>();
 /// The value of a place without a noted access.
 pub(crate) const NEVER: u32 = 0;
 
-/// Seconds since 1970 by place of a hash index.
+/// The second of the last access by place of a hash index, since 1970.
 pub(crate) struct Accesses {
     /// The time at which noting began. It counts as the access of every key that has had none since.
     since: u32,
@@ -36,7 +36,7 @@ impl Accesses {
         }
     }
 
-    /// Notes the access of the entry in a place of an index that has `places`.
+    /// Notes that the entry at `place` was used at `second`. `places` is the number of places of the index.
     pub(crate) fn note(&self, place: usize, places: usize, second: u32) {
         if second == NEVER && self.seconds.get().is_none() {
             return;
@@ -65,7 +65,7 @@ impl Accesses {
         self.seconds.get().is_some()
     }
 
-    /// Returns the accesses in the order of another array, which holds `seconds`; `None`: nothing was noted.
+    /// Returns accesses that begin at the same time as these and have the given seconds; `None`: nothing was noted.
     pub(crate) fn moved(&self, seconds: Option<Box<[AtomicU32]>>) -> Accesses {
         Accesses {
             since: self.since,

@@ -12,12 +12,12 @@ pub struct TableKey<'a> {
     pub table: TableId,
     /// The bytes of the key.
     pub key: &'a [u8],
-    /// Its [hash](crate::Geometry::hash).
+    /// The [hash](crate::Geometry::hash) of the key.
     pub hash: KeyHash,
 }
 
 impl<'a> TableKey<'a> {
-    /// Returns these values as one.
+    /// Returns the table, the key and its hash as one value.
     #[must_use]
     pub fn new(table: TableId, key: &'a [u8], hash: KeyHash) -> TableKey<'a> {
         TableKey { table, key, hash }
@@ -29,12 +29,12 @@ impl<'a> TableKey<'a> {
 pub struct TableCollection {
     /// The table.
     pub table: TableId,
-    /// The number of the collection in its home.
+    /// The id of the collection in its home partition.
     pub id: CollectionId,
 }
 
 impl TableCollection {
-    /// Returns these values as one.
+    /// Returns the table and the collection's id as one value.
     #[must_use]
     pub fn new(table: TableId, id: CollectionId) -> TableCollection {
         TableCollection { table, id }

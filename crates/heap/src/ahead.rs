@@ -1,12 +1,12 @@
 //! Looking ahead: keys that will be used soon are touched together.
 //!
-//! A random key costs two waits for memory, one for its place in the index and then one for its row. A processor
-//! overlaps loads that do not depend on each other, as far as its window of instructions reaches. So a batch of keys
-//! touches all of its places first and then all of its rows, and waits about twice in all. The commands that follow
-//! find their lines in the cache.
+//! A random key costs two waits for memory: for the key's place in the index, and then for its row. A processor
+//! overlaps loads that do not depend on each other, as far as its window of instructions reaches. So a batch first
+//! touches the places of all its keys, then all their rows, and waits about twice in all. The commands that follow find
+//! these cache lines in the cache.
 //!
-//! It is a hint. It writes, counts, notes as used and decodes nothing, and keeps no result: a command looks for its key
-//! anew. It may miss a key, or touch a stranger with the same bits of the hash instead.
+//! Touching is only a hint. It writes nothing, counts nothing, notes no access, decodes nothing and keeps no result:
+//! each command searches for its key again. It may miss a key, or touch another key's row whose hash has the same bits.
 //!
 //! All latches of a batch are taken before the first load and released after the last one. The reason is that an atomic
 //! instruction waits for the loads before it.
@@ -25,9 +25,9 @@ use crate::partition::Partition;
 /// The number of keys that are touched together: about as many loads as a core has under way.
 pub const AHEAD_KEYS: usize = 16;
 
-/// A line of the cache, bytes.
+/// The size of a cache line, bytes.
 const LINE_BYTES: usize = 64;
-/// The number of lines of a row that are touched; behind them the processor reads ahead by itself.
+/// The number of cache lines of a row that are touched. The processor itself reads ahead beyond them.
 const ROW_LINES: usize = 4;
 
 /// A key whose place in the index is being fetched.
@@ -39,7 +39,8 @@ struct Sought<'a> {
     spread: u64,
 }
 
-/// Touches the places of keys in the indexes of their tables, and then their rows. Does nothing for a lone key.
+/// Touches the places of the keys in the indexes of their tables, and then the keys' rows. Does nothing for a single
+/// key.
 pub fn touch<'a>(keys: impl Iterator<Item = (&'a Partition, TableId, KeyHash)>) {
     let mut last: Option<(&Partition, TableId, &HashIndex)> = None;
     let sought = keys.filter_map(|(part, table, hash)| {
@@ -75,7 +76,7 @@ pub fn touch<'a>(keys: impl Iterator<Item = (&'a Partition, TableId, KeyHash)>) 
 }
 
 impl Sought<'_> {
-    /// Returns the page and the slot of the row that is probably the key's.
+    /// Returns the page and the slot of the row that the key probably has.
     fn row(&self) -> Option<(&[u8], &[u8])> {
         let mut near = self.range.near(self.spread);
         let entry = near.find(|entry| entry.hash_is(self.hash))?;
@@ -88,7 +89,7 @@ impl Sought<'_> {
         Some((page, layout::slot(page, class, entry.slot())))
     }
 
-    /// Loads from the row's lines, and from the head of its page, which a commit changes.
+    /// Loads a byte of each of the row's first cache lines, and the head of its page, which a commit changes.
     fn touch_row(&self) -> u64 {
         let Some((page, slot)) = self.row() else {
             return 0;
@@ -102,8 +103,8 @@ impl Sought<'_> {
 }
 
 impl Heap {
-    /// Touches the places of keys of a table in their indexes, and then their rows, as far as the latches of their
-    /// partitions are free. Does nothing for a lone key.
+    /// Touches the places of a table's keys in their indexes, and then the keys' rows. Skips partitions whose latch is
+    /// not free. Does nothing for a single key.
     pub fn look_ahead(&self, table: TableId, keys: &[KeyHash]) {
         for batch in keys.chunks(AHEAD_KEYS).filter(|batch| batch.len() > 1) {
             let mut guards: SmallVec<[(PartitionId, PartitionGuard<'_>); AHEAD_KEYS]> =
@@ -144,7 +145,7 @@ mod tests {
     const TABLE: TableId = TableId(1);
     const KEYS: u32 = 300;
 
-    /// Returns a heap of some partitions with keys that have been idle and are past their expiry.
+    /// Returns a heap of four partitions. Its keys have been idle for some time and have expired.
     fn heap() -> (Heap, Vec<KeyHash>) {
         let geometry = Geometry {
             partitions: 4,
@@ -174,7 +175,7 @@ mod tests {
         (heap, hashes)
     }
 
-    /// The visible state of a partition: its pages, the idle times of its keys, and those that are due.
+    /// The visible state of a partition: its pages, the idle times of its keys, and the expired keys.
     type Seen = (Vec<u8>, Vec<Option<u64>>, Vec<Vec<u8>>);
 
     /// Returns the visible state of the heap.

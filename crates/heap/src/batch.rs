@@ -1,14 +1,14 @@
-//! The play of many records at once: sorted by partition, each latch taken once, misses overlapped.
+//! Plays many records at once: sorted by partition, with each latch taken once and cache misses overlapped.
 //!
-//! Records of one unit of log hit pages at random, and a page in memory is far away. Played one by one, each record
-//! pays for its latch, which is a full barrier, and then for its cache misses, one after the other. A batch is played
-//! partition by partition. Within a partition a few records at a time are *fetched* and then applied to lines that have
-//! come. To fetch a record is to read one byte of each cache line that it will change. A processor does that side by
-//! side, since no read waits for another. The sort is by counting and stable: records of one page stay in the order
-//! they were pushed, which a scheme that assigns relies on.
+//! The records of one unit of log change random pages, and a page in memory is seldom in the cache. Played one by one,
+//! each record pays for its latch, which is a full barrier, and then for its cache misses, one after the other. A batch
+//! is played partition by partition. Within a partition a few records at a time are first *fetched* and then applied,
+//! when their cache lines have come. To fetch a record is to read one byte of each cache line that it will change. A
+//! processor overlaps these reads, since none waits for another. The sort is a stable counting sort: the records of one
+//! page stay in the order in which they were pushed. Records that assign bytes rely on this order.
 //!
-//! Batches on several threads begin with different partitions. They return later to those that are taken: an image's
-//! page may be on its way into one.
+//! Batches on several threads begin with different partitions. A batch skips a partition whose latch is held and
+//! returns to it later: the holder may be loading a page of the image into it.
 
 use std::hint::black_box;
 
@@ -24,9 +24,9 @@ use crate::touch::Touch;
 
 /// The number of records fetched before the first of them is applied: about as many misses as a core keeps under way.
 const FETCHED: usize = 8;
-/// The bytes that one read of memory brings.
+/// The size of a cache line, bytes.
 const LINE_BYTES: usize = 64;
-/// The most bytes of a record to fetch: longer runs are fetched by the processor itself.
+/// The most bytes of a record's run to fetch: the processor itself reads ahead in longer runs.
 const FETCH_BYTES: usize = 1024;
 
 /// A run of bytes of a page: its offset and length.
@@ -34,11 +34,11 @@ pub type Run = (usize, usize);
 
 /// A record that a batch can play.
 pub trait Replayed {
-    /// Returns the page it changes.
+    /// Returns the page that the record changes.
     fn page(&self) -> PageId;
-    /// Returns the first two runs of bytes it changes; empty runs replace missing ones. A hint.
+    /// Returns the first two runs of bytes that the record changes; a missing run is empty. A hint for fetching.
     fn runs(&self) -> [Run; 2];
-    /// Changes the page, which is the partition's at this local index and marked as changed.
+    /// Applies the record to the page at this local index of `partition`. The page is already marked as changed.
     fn play(&self, partition: &mut Partition, local: u32);
 }
 
@@ -63,7 +63,7 @@ pub struct SlotChange<'a> {
     pub page: PageId,
     /// The change.
     pub change: Change<'a>,
-    /// True if it is to be undone.
+    /// True if the change is to be undone, false if it is to be made.
     pub undo: bool,
 }
 
@@ -92,7 +92,7 @@ fn first_two(mut runs: impl Iterator<Item = Run>) -> [Run; 2] {
     [0, 1].map(|_| runs.next().unwrap_or_default())
 }
 
-/// The target of a record, computed while its bytes are at hand.
+/// The page and bytes that a record changes, computed while the record's bytes are in the cache.
 #[derive(Clone, Copy, Default)]
 struct Target {
     record: u32,
@@ -106,7 +106,7 @@ pub struct Batch<R> {
     records: Vec<R>,
     targets: Vec<Target>,
     sorted: Vec<Target>,
-    /// Partitions whose latch another thread held at their turn.
+    /// Partitions that were skipped because another thread held the latch.
     busy: Vec<u16>,
 }
 
@@ -161,10 +161,11 @@ impl<R: Replayed> Batch<R> {
         self.records.is_empty()
     }
 
-    /// Plays and discards all records; those of one page in the order they were pushed.
+    /// Plays and discards all records. Records of one page are played in the order in which they were pushed.
     ///
     /// # Errors
-    /// Fails with `Corrupt` for the first record whose page does not belong to this heap. Others may have been played.
+    /// Fails with `Corrupt` at the first record whose page does not belong to this heap. Other records may have been
+    /// played.
     pub fn play(&mut self, heap: &Heap) -> Result<()> {
         let ends = self.sort(heap);
         let Some(begin) = self.targets.first().map(|t| t.partition) else {
@@ -191,7 +192,7 @@ impl<R: Replayed> Batch<R> {
         Ok(())
     }
 
-    /// Sorts the targets by partition, stably. Returns the end of each partition's share.
+    /// Sorts the targets by partition, stably. Returns for each partition the end of its part of `sorted`.
     fn sort(&mut self, heap: &Heap) -> Vec<usize> {
         let mut at = vec![0; usize::from(heap.geometry().partitions)];
         for target in &self.targets {

@@ -1,15 +1,16 @@
-//! The building of everything that is derived from pages: indexes, free lists, counts.
+//! Building the data that is derived from pages: indexes, free lists, counts.
 //!
-//! It runs after the last record. Rows are found by the bitmaps and checked on the way: a slot's bytes are trusted
-//! afterwards. Hashing and comparing every key is the expensive part. So an image may carry a *sidecar* of index
-//! entries, which is entered first, for the rows that no record touched. A sidecar is never needed: when it does not
-//! fit, all rows are read. Elements of collections are not in it: their rows are always read. In a page that no record
-//! touched, a slot without an entry is an element's, or the sidecar does not fit.
+//! It runs when the last record has been played. Rows are found by the bitmaps and checked when they are read: later
+//! reads trust a slot's bytes. Hashing and comparing every key is the expensive part. So an image may carry a *sidecar*
+//! of index entries, which are entered first, for the rows that no record touched. A sidecar is never necessary: if it
+//! does not fit, all rows are read. A sidecar does not list elements of collections: their rows are always read. So in
+//! a page that no record touched, a slot without an entry must be an element's; otherwise the sidecar does not fit.
 //!
-//! The rows of key-addressed tables are all read: the contents of their pages are not in the log, so no sidecar lists
-//! them.
+//! All rows of key-addressed tables are read. The log does not have the contents of their pages, so no sidecar lists
+//! these rows.
 //!
-//! Invariants: an element is in its collection once; a key is in its table once. A second one is damage and named with its page and slot.
+//! Invariants: an element is in its collection once; a key is in its table once. A second occurrence is damage, which
+//! the error reports with page and slot.
 
 use std::collections::BTreeMap;
 
@@ -43,7 +44,7 @@ pub struct IndexStats {
     pub from_sidecar: u64,
     /// The index entries built by reading rows.
     pub from_rows: u64,
-    /// The pages that hold something.
+    /// The pages in use.
     pub pages: u64,
     /// The pages of tables that are not in the catalog, to be reclaimed.
     pub orphan_pages: u64,
@@ -64,8 +65,8 @@ impl IndexStats {
 }
 
 impl Partition {
-    /// Builds the index of table 0 alone, so that the catalog can be read. It gives the forms of the other tables to
-    /// [`build_indexes`](Self::build_indexes).
+    /// Builds the index of table 0 alone, so that the caller can read the catalog. The catalog has the forms of the
+    /// other tables, which [`build_indexes`](Self::build_indexes) needs.
     ///
     /// # Errors
     /// Fails with `Corrupt`, like [`build_indexes`](Self::build_indexes).
@@ -75,10 +76,10 @@ impl Partition {
         self.derive(&only_catalog, None).map(drop)
     }
 
-    /// Builds everything that is derived from pages. `forms` returns the form of a table; `None`: it is not in the
-    /// catalog, and its pages wait for [`reclaim`](Self::reclaim). The caller has to attach tables in the catalog
-    /// without a page here, before or after. Entries of rows that no record touched come from `sidecar` if it is sound,
-    /// all others from rows.
+    /// Builds everything that is derived from pages. `forms` returns the form of a table; `None` means that the table
+    /// is not in the catalog, and its pages wait for [`reclaim`](Self::reclaim). A table in the catalog that has no
+    /// page here must be attached by the caller, before or after. Entries of rows that no record touched come from
+    /// `sidecar` if it is sound, all other entries from rows.
     ///
     /// # Errors
     /// Fails with `Corrupt`, which names the page and slot of a malformed row or a duplicate key.
@@ -121,7 +122,7 @@ impl Partition {
         }
         stats.rows += self.order_collections()?;
         for table in self.tables.values_mut() {
-            // Room was made for all rows, and elements have their places elsewhere.
+            // Room was made for all rows, but elements are in the indexes of their collections.
             table.hash.shrink_all();
             let ordered = table.ordered.as_ref();
             assert!(ordered.is_none_or(|keys| keys.len() == table.hash.len()));
@@ -181,8 +182,8 @@ impl Partition {
             }
         }
         let table = self.tables.get(&header.table);
-        // The form of a dropped table is unknown, so its pool decides whether it counts as key-addressed. No record
-        // follows either way.
+        // The form of a dropped table is unknown, so its pool decides whether it counts as key-addressed. The restart
+        // plays no more records in either case.
         let gone = self.pages.pool_of(local) == self.pages.pool_for(true);
         let keyed = table.map_or(gone, |table| table.form.keyed);
         self.pages.mark_keyed(local, keyed);
@@ -196,8 +197,8 @@ impl Partition {
         Ok(())
     }
 
-    /// Enters the rows of all pages; with `entered`, those without an entry in it. Returns false if on a page that no
-    /// record touched a key has no entry.
+    /// Enters the rows of all pages. With `entered`, it enters only the rows that have no entry in `entered`. Returns
+    /// false if a page that no record touched has a key without an entry.
     fn index_pages(&mut self, entered: Option<&Entered>, stats: &mut IndexStats) -> Result<bool> {
         for local in self.pages.used() {
             if !self.index_page(local, entered, stats)? {
@@ -250,7 +251,7 @@ impl Partition {
     }
 }
 
-/// Returns the slots that a word of a bitmap names.
+/// Returns the slots whose bits are set in one word of a bitmap.
 fn slots_of(word: usize, mut bits: u64) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {
         let bit = usize::try_from(bits.trailing_zeros()).ok()?;
@@ -283,7 +284,7 @@ pub fn check_page(id: PageId, page: &[u8]) -> Result<PageHeader> {
     Ok(header)
 }
 
-/// Checks one row and enters it unless it is entered.
+/// Checks one row, and enters it in its index unless it has an entry.
 fn index_row(
     pages: &Pages,
     table: &mut Table,

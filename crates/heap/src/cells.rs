@@ -1,8 +1,9 @@
 //! Rows in slots: composing, placing and freeing them, independently of the index that finds them.
 //!
-//! A row is overwritten in place when its slot's class is exactly the one it needs. Otherwise it moves: it is written
-//! to a new slot first, and the caller frees the old one afterwards. So a refusal for lack of memory comes before any
-//! change of an index. Freeing flips one bit and leaves the content. Keys and elements of a table share its pages.
+//! A row is overwritten in place if its slot's class is exactly the class that the new row needs. Otherwise it moves:
+//! it is written to a new slot first, and the caller frees the old slot afterwards. So if memory is refused, no index
+//! has been changed yet. Freeing a slot flips one bit and leaves the slot's content. Keys and elements of a table share
+//! its pages.
 
 use perdura_base::{PageId, Result, TableId};
 use perdura_page::layout::{self, HEADER_BYTES};
@@ -19,9 +20,9 @@ use crate::undo::PartUndo;
 /// A chain of pages, or the rest of one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Span {
-    /// Its first page.
+    /// The first page of the chain.
     pub(crate) first: PageId,
-    /// The bytes of its content.
+    /// The bytes of the chain's content.
     pub(crate) bytes: usize,
 }
 
@@ -68,14 +69,14 @@ impl<'a> NewRow<'a> {
     }
 }
 
-/// The place that a row is to be written to.
+/// The destination of a row that is to be written.
 #[derive(Clone, Copy)]
 pub(crate) struct Destination {
     /// The table of the row.
     pub(crate) table: TableId,
     /// The hash that the row's entry carries.
     pub(crate) hash: KeyHash,
-    /// The entry that the row has so far.
+    /// The entry that the row has before the write; `None` for a new row.
     pub(crate) old: Option<Entry>,
 }
 
@@ -99,7 +100,8 @@ pub(crate) fn compose<'a>(
     Ok(Row::large(key, value.len(), first, new.hash.0, new.expiry_ms).with_kind(new.kind))
 }
 
-/// Writes a row where it belongs: over the old one, or in a new slot. The contents of the old row stay.
+/// Writes a row over the old one if the slot's class fits, otherwise to a new slot. The old row's slot and chain are
+/// not freed.
 pub(crate) fn place(
     pages: &mut Pages,
     table: &mut Table,
@@ -119,7 +121,7 @@ pub(crate) fn place(
     }
     let local = match (open_page(pages, table, part, id, class), old) {
         (Ok(local), _) => local,
-        // A row that becomes shorter is never refused: that is how a full memory is emptied.
+        // A row that becomes shorter is never refused: deleting must work when memory is full.
         (Err(_), Some(entry)) if pages.class(entry.local()).bytes() >= row.bytes() => {
             let wide = pages.class(entry.local());
             write_slot(pages, part, wide, entry, row);
@@ -140,7 +142,7 @@ pub(crate) fn place(
     Ok(entry)
 }
 
-/// Composes a row and writes it where it belongs. The contents of the old row stay.
+/// Composes a row and writes it like [`place`]. The old row's slot and chain are not freed.
 pub(crate) fn write(
     pages: &mut Pages,
     table: &mut Table,
@@ -180,7 +182,7 @@ pub(crate) fn save_bit(pages: &Pages, part: &mut PartUndo, local: u32, slot: usi
     part.save(pages.page(local), local, HEADER_BYTES + slot / 64 * 8, 8);
 }
 
-/// Returns a page of the table and class with a free slot.
+/// Returns a page of the table and of the slot class that has a free slot.
 pub(crate) fn open_page(
     pages: &mut Pages,
     table: &mut Table,
@@ -209,7 +211,7 @@ pub(crate) fn open_page(
     Ok(local)
 }
 
-/// Frees a slot, and its page with the last one.
+/// Frees a slot. If it was the last taken slot of its page, frees the page too.
 pub(crate) fn release_slot(
     pages: &mut Pages,
     table: &mut Table,
@@ -236,7 +238,7 @@ pub(crate) fn release_slot(
     }
 }
 
-/// Puts a page with free slots on its open list, unless it is on one.
+/// Puts a page on its open list if it has free slots and is not on that list.
 pub(crate) fn list_open(pages: &mut Pages, table: &mut Table, local: u32, class: SlotClass) {
     let state = pages.state(local);
     if state.free_slots > 0 && state.flags & flag::OPEN == 0 {

@@ -1,7 +1,7 @@
-//! Large values: chains of pages, written fresh and never differenced against the old value.
+//! Large values: chains of pages. A new value is always written to fresh pages, never as a difference from the old one.
 //!
-//! The content of a chain is the key, if it is too long for the head, and then the value. Every page but the last is
-//! full. A chain is read with its length known from the head, so that a damaged one ends the walk early instead of
+//! The content of a chain is the value. If the key is too long for the head, the chain holds the key first. Every page
+//! but the last is full. The head has the length of the chain, so a walk over a damaged chain ends early instead of
 //! running in circles.
 
 use perdura_base::{PageId, Result, TableId};
@@ -13,7 +13,7 @@ use crate::geometry::KeyHash;
 use crate::pages::Pages;
 use crate::undo::PartUndo;
 
-/// A walk over the content of a chain: (local page, content).
+/// A walk over the content of a chain. Its items are a local page and that page's content.
 #[derive(Clone)]
 pub(crate) struct Chain<'a> {
     pages: &'a Pages,
@@ -21,16 +21,16 @@ pub(crate) struct Chain<'a> {
     left: usize,
 }
 
-/// The position of a reader of a value. It is valid as long as the value is not written.
+/// The position of a reader of a value. It is valid until the value is written.
 #[derive(Debug, Clone, Copy)]
 pub struct ValueCursor {
-    /// The page that is read next, and the number of the content's bytes from its begin on.
+    /// The next page to read, and the number of the content's bytes that remain from its start on.
     page: Option<(PageId, usize)>,
-    /// The bytes of it, or of an inline value, that were read before.
+    /// The number of bytes already read of that page, or of an inline value.
     skip: usize,
 }
 
-/// The rest of a value, a page's content at a time. A damaged chain ends early.
+/// The rest of a value, in pieces of one page each. If the chain is damaged, the pieces end early.
 pub struct Pieces<'a> {
     inline: Option<&'a [u8]>,
     chain: Chain<'a>,
@@ -106,7 +106,7 @@ impl<'a> Iterator for Pieces<'a> {
 }
 
 impl Chain<'_> {
-    /// Returns the page that comes next, and the number of bytes of the content from there on; `None` at the end.
+    /// Returns the rest of the chain: the next page, and the number of bytes from there on; `None` at the end.
     pub(crate) fn rest(&self) -> ChainPlace {
         let first = self.next.filter(|_| self.left > 0)?;
         let bytes = self.left;
@@ -142,7 +142,7 @@ impl Pages {
         }
     }
 
-    /// Appends `bytes` bytes of a row's chain from `skip` on.
+    /// Appends to `out` the `bytes` bytes of a row's chain that begin at `skip`.
     pub(crate) fn read_chain(&self, row: &Row<'_>, skip: usize, bytes: usize, out: &mut Vec<u8>) {
         let Place::Large { first, .. } = row.place else {
             return;
@@ -160,7 +160,7 @@ impl Pages {
         }
     }
 
-    /// Returns a cursor at a byte of a row's value, or at its end.
+    /// Returns a cursor at byte `at` of a row's value; at the value's end if `at` is beyond it.
     pub(crate) fn cursor(&self, row: &Row<'_>, at: usize) -> ValueCursor {
         let at = at.min(row.value_bytes);
         let Place::Large { first, .. } = row.place else {

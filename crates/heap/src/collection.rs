@@ -1,13 +1,13 @@
 //! The indexes of collections. All of them are derived from pages.
 //!
 //! Each collection has a hash index of its names (a hash's fields, the members of a set or sorted set). So its length
-//! is known, a scan meets no other names, and a small collection costs little. A sorted set also has an order of
-//! scores. A list has its items in their order, and no hash index. Every change is an [`Edit`], and every edit returns
-//! its inverse. A rollback needs nothing else: it applies the inverses latest first, so positions and ranks are as they
-//! were.
+//! is known, a scan meets no names of other collections, and a small collection costs little. A sorted set also has an
+//! index in the order of scores. A list has its items in their order, and no hash index. Every change is an [`Edit`],
+//! and every edit returns its inverse. A rollback needs nothing else: it applies the inverses, the latest first, so
+//! positions and ranks are those at the time of the edit.
 //!
-//! Invariants: a collection has each row of its home once. `bytes` is the size of the indexes of all collections.
-//! `orphan_rows` counts the rows of those on the list of orphans.
+//! Invariants: a collection has each row of its home once. `index_bytes` is the size of the indexes of all collections.
+//! `orphan_rows` counts the rows of the collections on the list of orphans.
 
 use std::collections::VecDeque;
 
@@ -30,7 +30,8 @@ pub(crate) enum Index {
     Names(HashIndex),
     /// The index of a list.
     Items(VecDeque<Entry>),
-    /// The index of a sorted set, and of a stream, whose scores are all 0.
+    /// The indexes of a sorted set, or of a stream. In a stream the score of a part is the place that follows from its
+    /// name.
     Scores(HashIndex, OrderIndex),
 }
 
@@ -40,7 +41,7 @@ pub(crate) struct Collection {
     pub(crate) shape: Shape,
     pub(crate) index: Index,
     pub(crate) owner: Owner,
-    /// The place where the purge of an orphan looks for the next name.
+    /// The place at which the purge of an orphan continues.
     pub(crate) purged: Place,
 }
 
@@ -84,7 +85,7 @@ impl Collection {
         }
     }
 
-    /// Returns the row of a name, found by the whole key of the element.
+    /// Returns the entry and the row of the element with this key; `None` if there is no such element.
     pub(crate) fn find<'a>(
         &self,
         pages: &'a Pages,
@@ -133,7 +134,7 @@ impl Collection {
     }
 }
 
-/// Frees room that a list has left behind.
+/// Frees spare capacity of a list that has become much shorter.
 fn shrink(items: &mut VecDeque<Entry>) {
     if items.capacity() > 64 && items.len() * 4 < items.capacity() {
         items.shrink_to(items.len() * 2);
@@ -145,7 +146,7 @@ pub(crate) struct Collections {
     salts: Salts,
     map: HashTable<Collection>,
     index_bytes: usize,
-    /// Collections without a header; the purge takes the last first.
+    /// The ids of collections without a header. The purge begins with the last one.
     pub(crate) orphans: Vec<CollectionId>,
     orphan_rows: usize,
 }
@@ -187,7 +188,7 @@ impl Collections {
         self.orphan_rows
     }
 
-    /// Returns the bytes for the memory account.
+    /// Returns the bytes that the memory account counts for the collections.
     pub(crate) fn bytes(&self) -> u64 {
         let orphans = self.orphans.capacity() * size_of::<CollectionId>();
         to_u64(self.map.allocation_size() + self.index_bytes + orphans)
@@ -204,7 +205,7 @@ impl Collections {
         }
     }
 
-    /// Forgets an empty collection.
+    /// Removes a collection, which must be empty.
     pub(crate) fn unmake(&mut self, id: CollectionId) {
         if let Ok(found) = self.map.find_entry(mix64(id.0), |c| c.id == id) {
             let (gone, _) = found.remove();
@@ -241,7 +242,7 @@ impl Collections {
         }
     }
 
-    /// Turns a collection that was a draft into a draft again.
+    /// Turns a collection that a header has claimed back into a draft.
     pub(crate) fn disclaim(&mut self, id: CollectionId) {
         if let Some(collection) = self.get_mut(id) {
             collection.owner = Owner::Draft;
@@ -259,7 +260,7 @@ impl Collections {
         self.change(id, |collection| collection.edit(edit))
     }
 
-    /// Makes two changes like [`edit`](Self::edit). The first inverse is that of the first change.
+    /// Makes two changes like [`edit`](Self::edit). Returns their inverses in the order of the changes.
     pub(crate) fn edit_both(&mut self, id: CollectionId, edits: [Edit; 2]) -> Option<[Edit; 2]> {
         self.change(id, |collection| edits.map(|edit| collection.edit(edit)))
     }
@@ -294,7 +295,7 @@ impl Collections {
         });
     }
 
-    /// Changes a collection and keeps the sums. Returns `None` if there is no such collection.
+    /// Changes a collection and updates the sums of bytes and rows. Returns `None` if there is no such collection.
     fn change<R>(
         &mut self,
         id: CollectionId,
@@ -310,7 +311,7 @@ impl Collections {
         Some(result)
     }
 
-    /// Returns the collection of this id during a restart. Makes it, without an owner, if it is new.
+    /// Returns the collection with this id, during a restart. If it is new, makes it as an orphan.
     pub(crate) fn find_or_make(&mut self, id: CollectionId, shape: Shape) -> &mut Collection {
         let hash = |c: &Collection| mix64(c.id.0);
         let entry = self.map.entry(mix64(id.0), |c| c.id == id, hash);
@@ -319,7 +320,7 @@ impl Collections {
         entry.into_mut()
     }
 
-    /// Lists the collections that no header has claimed, during a restart.
+    /// Puts the collections that no header has claimed on the list of orphans, during a restart.
     pub(crate) fn list_orphans(&mut self) {
         if armed(Flaw::OrphansForgotten) {
             return self.recount();
@@ -334,7 +335,7 @@ impl Collections {
         self.recount();
     }
 
-    /// Brings the sums in line after a restart has filled the collections.
+    /// Recomputes the sums of bytes and rows after a restart has filled the collections.
     pub(crate) fn recount(&mut self) {
         self.index_bytes = self.map.iter().map(Collection::bytes).sum();
         let orphans = self.orphans.iter();
@@ -354,7 +355,7 @@ mod tests {
 
     type Contents = Vec<(CollectionId, Owner, Vec<(u64, Entry)>)>;
 
-    /// Returns everything in every collection; items and scores in their order, names sorted.
+    /// Returns the contents of all collections: items and scores in their order, names sorted.
     fn contents(collections: &Collections) -> Contents {
         let mut all: Contents = collections
             .iter()

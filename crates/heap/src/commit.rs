@@ -1,12 +1,12 @@
-//! The end of a transaction: its records, or its rollback.
+//! The end of a transaction: its records are encoded, or its changes are rolled back.
 //!
-//! A page's record is the XOR of its saved ranges with their present bytes. The update number moves by one per record,
-//! so that a lost or doubled record shows at restart. A page whose difference is empty has no record. The latch is held
-//! from the first save to the encoding and until the group is in the log. So a checkpoint's visit falls before or after
-//! all of it.
+//! A page's record is the XOR of its saved ranges with their present bytes. Each record raises the page's update number
+//! by one, so that a restart detects a lost or doubled record. A page whose difference is empty has no record. The
+//! transaction holds the latch from its first save until its group is in the log. So a checkpoint's visit comes before
+//! or after the whole transaction.
 //!
 //! # Source
-//! Differential logging, algorithm 1; executed at commit, under the partition's latch.
+//! Differential logging, algorithm 1. Here it runs at commit, under the partition's latch.
 
 use std::cmp::Reverse;
 
@@ -21,7 +21,7 @@ use crate::pages::{DIRTY_BOTH, flag};
 use crate::partition::Partition;
 use crate::undo::{Mark, PartUndo, Save, Undo};
 
-/// Returns whether ranges of saves meet. The saves are in the order of their offsets.
+/// Returns whether any saved ranges overlap. The saves are in the order of their offsets.
 fn meet(part: &PartUndo, saves: &[usize]) -> bool {
     let range = |i: usize| part.saves[i].range();
     saves
@@ -29,8 +29,8 @@ fn meet(part: &PartUndo, saves: &[usize]) -> bool {
         .any(|pair| range(pair[0]).end > range(pair[1]).start)
 }
 
-/// Returns the saves of a page, in the order of their offsets, without those whose bytes an older one holds too. The
-/// others are moved behind them.
+/// Returns the saves of a page in the order of their offsets, without those whose bytes an older save also holds. The
+/// omitted saves are moved to the end of the slice.
 fn oldest<'a>(part: &PartUndo, saves: &'a mut [usize]) -> &'a mut [usize] {
     let mut kept = 0;
     for i in 0..saves.len() {
@@ -46,7 +46,7 @@ fn oldest<'a>(part: &PartUndo, saves: &'a mut [usize]) -> &'a mut [usize] {
     &mut saves[..kept]
 }
 
-/// Appends the difference of a page, whose saves are in the order of their offsets. Returns the number of its
+/// Appends the difference of a page to the group. The saves are in the order of their offsets. Returns the number of
 /// fragments.
 fn difference(part: &PartUndo, saves: &mut [usize], page: &[u8], group: &mut GroupBuilder) -> u32 {
     let mut overlap = meet(part, saves);
@@ -86,8 +86,9 @@ fn difference(part: &PartUndo, saves: &mut [usize], page: &[u8], group: &mut Gro
 }
 
 impl Partition {
-    /// Appends this partition's records of a transaction that commits: computes the differences, moves update numbers,
-    /// marks pages dirty for both images. The caller calls it once, after the transaction's last change.
+    /// Appends this partition's records of a transaction that commits. Computes the differences, raises the update
+    /// numbers, and marks the pages dirty for both image slots. The caller calls it once, after the transaction's last
+    /// change.
     pub fn encode(&mut self, undo: &Undo, group: &mut GroupBuilder) {
         let Some(part) = undo.part(self.id()) else {
             return;
@@ -96,7 +97,7 @@ impl Partition {
         order.clear();
         order.extend(0..part.saves.len());
         if part.is_keyed() {
-            // No page has a record, and few have bytes that a cut needs.
+            // No page of a key-addressed table has a record. Only pages that an open cut needs have bytes to keep.
             order.retain(|i| self.is_kept_for_cuts(part.saves[*i].local));
             order.sort_unstable_by_key(|i| (part.saves[*i].local, *i));
             for of_page in order.chunk_by(|a, b| part.saves[*a].local == part.saves[*b].local) {
@@ -112,7 +113,7 @@ impl Partition {
         group.order = order;
     }
 
-    /// Marks the changes of a transaction, where no page has a record.
+    /// Marks the pages that a transaction changed as dirty, in a key-addressed table, whose pages have no records.
     fn mark_changed(&mut self, part: &PartUndo) {
         for save in &part.saves {
             debug_assert!(
@@ -165,8 +166,8 @@ impl Partition {
         );
     }
 
-    /// Undoes this partition's changes of a transaction, latest first. The pages are byte for byte as before; nothing
-    /// is logged.
+    /// Undoes this partition's changes of a transaction, the latest first. Afterwards the pages are byte for byte as
+    /// before the transaction. Nothing is logged.
     pub fn rollback(&mut self, undo: &Undo) {
         if let Some(part) = undo.part(self.id()) {
             self.take_back_to(part, &Mark::default());

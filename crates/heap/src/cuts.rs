@@ -1,27 +1,27 @@
 //! Cuts: instants between transactions at which all pages are seen together, while writers continue.
 //!
-//! A cut takes all latches in ascending order, so no transaction is half done. It notes every partition's sequence
-//! number and its number of pages in use, and releases the latches. From then on commits keep the bytes that the cut
-//! needs (`kept`), until it is closed. Cuts have ascending numbers, and any number of them may be open: at most one of
-//! a checkpoint, and snapshots of users.
+//! Making a cut takes all latches in ascending order, so no transaction is half done. The cut notes every partition's
+//! sequence number and its number of pages in use, and releases the latches. From then on, until the cut is closed,
+//! commits keep the bytes that it needs (`kept`). Cuts have ascending numbers, and several may be open: at most one cut
+//! of a checkpoint, and any number of snapshots of users.
 //!
-//! A *checkpoint's* cut also fixes by tag the contents of its image for each page. The closure that runs under the
-//! latches publishes `G := k`. The first commit on an older page assigns `epoch := k` before its records are encoded,
-//! as a fuzzy sweep's visit would. So a record is in image k exactly if its tag is below k, in whichever way it was
-//! assigned. A page that the slot's image holds as it was at the cut needs no bytes. A page that was visited needs none
-//! any more.
+//! A *checkpoint's* cut also decides by tag which changes of each page its image contains. The closure that runs under
+//! the latches publishes `G := k`. The first commit that changes a page with an older epoch assigns `epoch := k` to it
+//! before its records are encoded, as the visit of a fuzzy sweep would. So a record is in image k exactly if its tag is
+//! below k, whether a commit or a visit assigned the epoch. Two kinds of pages need no kept bytes: a page that the
+//! slot's image already holds as it was at the cut, and a page that has been visited.
 //!
-//! A *snapshot's* cut takes no checkpoint number and does not change `G`. If `G` rose within a fuzzy sweep, pages born
-//! after that would look as if they came after the sweep.
+//! A *snapshot's* cut takes no checkpoint number and does not change `G`. If `G` rose during a fuzzy sweep, pages born
+//! after that would have an epoch as if they were born after the sweep.
 //!
-//! A cut ends when its [`Cut`] is dropped. The owner may hold a latch at that moment. So a partition that cannot be
-//! latched at once closes the cut at its next commit, visit or cut.
+//! A cut ends when its [`Cut`] is dropped, possibly by a thread that holds a latch. So a partition whose latch is not
+//! free at that moment closes the cut at its next commit, visit or cut.
 //!
 //! # Source
 //! *Rethinking Main Memory OLTP Recovery* (001), section II-C: the asynchronous, transaction-consistent checkpoint.
 //! # Deviations
-//! Before-images of pages are kept instead of shadow rows: one mechanism for all tables, and the tag test stays. The
-//! paper's way is available too, for key-addressed tables (`shadow`).
+//! Before-images of pages are kept instead of shadow rows: one mechanism serves all tables, and the tag test remains
+//! valid. The paper's shadow rows are available too, for key-addressed tables (`shadow`).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -47,22 +47,22 @@ pub(crate) use open::{AtCut, CutState, Cuts};
 pub enum Reader {
     /// Checkpoint `k` into a slot.
     Checkpoint {
-        /// Its number, which the closure publishes.
+        /// The number of the checkpoint, which the closure publishes.
         k: CkptEpoch,
-        /// The image that it writes.
+        /// The slot of the image that the checkpoint writes.
         slot: ImageSlot,
     },
     /// A user's snapshot.
     Snapshot,
 }
 
-/// The data that a checkpoint's cut keeps of pages of key-addressed tables.
+/// The form in which a checkpoint's cut keeps the pages of key-addressed tables.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum SnapshotMode {
     /// Byte ranges, like those of all other pages.
     #[default]
     Pages,
-    /// The data of the paper: three bits for each slot, and copies of the rows that are overwritten.
+    /// The form of the paper: three bits for each slot, and copies of the rows that are overwritten.
     Rows,
 }
 
@@ -81,7 +81,7 @@ impl std::fmt::Debug for Cut {
 }
 
 impl Cut {
-    /// Returns its number; later cuts have higher ones.
+    /// Returns the number of the cut; later cuts have higher numbers.
     #[must_use]
     pub fn number(&self) -> u64 {
         self.number
@@ -99,7 +99,7 @@ impl Cut {
         &self.heap
     }
 
-    /// Returns whether it was ended to make room for others.
+    /// Returns whether the heap has ended the cut to free memory. The pages as of the cut can then no longer be read.
     #[must_use]
     pub fn is_ended(&self) -> bool {
         self.ended.load(Ordering::SeqCst)
@@ -129,8 +129,8 @@ impl Partition {
         self.cuts.is_open() && self.cuts.is_due(local, self.pages.page(local))
     }
 
-    /// Keeps for open cuts the bytes that `saves`, indexes of the page's saves, hold of a page. The caller calls it for
-    /// every page that a commit has changed, before its epoch is read.
+    /// Keeps the bytes of a page that a commit has overwritten, for open cuts. `saves` are the indexes of the page's
+    /// saves. The caller calls it for every page that a commit has changed, before reading the page's epoch.
     pub(crate) fn keep(&mut self, part: &PartUndo, saves: &[usize]) {
         if !self.is_kept_for_cuts(part.saves[saves[0]].local) {
             return;
@@ -174,7 +174,7 @@ impl Heap {
         let mut pseq = Vec::with_capacity(parts.len());
         for part in &mut parts {
             pseq.push(part.pseq());
-            // This is the mistake: later partitions are cut when the sweep comes to them.
+            // The seeded bug: later partitions are cut only when the sweep reaches them.
             let late = armed(Flaw::CutLatchesSingly) && part.id().0 > 0;
             if !late || reader == Reader::Snapshot {
                 part.open_cut(number, reader, &ended);
@@ -194,27 +194,27 @@ impl Heap {
         (cut, marked)
     }
 
-    /// Sets the data that later checkpoints' cuts keep of key-addressed tables.
+    /// Sets how the cuts of later checkpoints keep pages of key-addressed tables.
     pub fn set_snapshot_mode(&self, mode: SnapshotMode) {
         let by_rows = mode == SnapshotMode::Rows;
         self.cuts.rows.store(by_rows, Ordering::SeqCst);
     }
 
-    /// Returns whether a typed table was ever attached. Its transactions have sequence numbers, so every checkpoint
-    /// must then be a cut.
+    /// Returns whether a typed table was ever attached. If so, every checkpoint must be a cut, because the transactions
+    /// of typed tables have sequence numbers.
     #[must_use]
     pub fn has_typed(&self) -> bool {
         self.cuts.typed.load(Ordering::SeqCst)
     }
 
-    /// Returns whether more is kept for cuts than a quarter of the memory in use: new writers wait.
+    /// Returns whether the bytes kept for cuts exceed a quarter of the memory in use. New writers then wait.
     #[must_use]
     pub fn kept_over_bound(&self) -> bool {
         self.memory().is_kept_over_bound()
     }
 
-    /// Visits pages that have changed since the checkpoint's cut, at most `max`, in the partition that keeps most. The
-    /// memory kept for them is free then. Returns the partition; `None` if there are no such pages.
+    /// Visits at most `max` pages that have changed since the checkpoint's cut, in the partition that keeps the most
+    /// bytes. This frees the memory kept for them. Returns the partition; `None` if there are no such pages.
     pub fn visit_kept(
         &self,
         max: usize,
@@ -241,12 +241,12 @@ impl Heap {
         (!pages.is_empty()).then_some(fullest)
     }
 
-    /// Frees the memory kept for cuts that have ended. If that leaves too much, ends the oldest snapshot. The caller
+    /// Frees the memory kept for cuts that have ended. If too much is still kept, ends the oldest snapshot. The caller
     /// holds no latch.
     pub fn make_room(&self) {
         self.close_ended();
         if self.kept_over_bound() {
-            // A snapshot is open in every partition.
+            // Partition 0 suffices, because a snapshot is open in every partition.
             self.lock(PartitionId(0)).cuts.make_room();
             self.close_ended();
         }

@@ -1,11 +1,11 @@
-//! The errors for damage in a page.
+//! The errors that report damage in a page.
 
 use perdura_base::{Error, PageId};
 use perdura_page::layout::PAGE_BYTES;
 
 use crate::pages::Pages;
 
-/// Returns an error that names a page of a partition and a slot.
+/// Returns the error for damage in a partition's local page, and in its slot if one is given.
 pub(crate) fn damaged(
     pages: &Pages,
     local: u32,
@@ -16,7 +16,7 @@ pub(crate) fn damaged(
     damage_in(pages.page_id(local), slot, expected, found)
 }
 
-/// Returns an error that names a page and a slot.
+/// Returns the error for damage in a page, and in its slot if one is given.
 pub(crate) fn damage_in(page: PageId, slot: Option<usize>, expected: &str, found: &str) -> Error {
     let place = slot.map_or(format!("page {page}"), |slot| {
         format!("page {page} slot {slot}")

@@ -1,13 +1,13 @@
 //! Collections that are built before a key names them.
 //!
-//! A big collection that one transaction wrote whole would keep every other client waiting. A *draft* is a collection
-//! without a header that any number of transactions fill, one after the other. The last one writes the header. Until
-//! then only its [`Draft`] can reach it. Commit epochs are monotone, so where the header is durable all elements are. A
-//! crash before that leaves rows that no header names, which a restart lists as orphans.
+//! If one transaction wrote a big collection whole, every other client would have to wait. So several transactions, one
+//! after the other, fill a *draft*: a collection without a header. The last one writes the header. Until then the draft
+//! can be reached only through its [`Draft`]. Commit epochs are monotone, so if the header is durable, all elements
+//! are. A crash before that leaves rows that no header names. The restart lists them as orphans.
 //!
-//! Only memory records which collections are drafts, as it does for orphans, and an empty draft has no row. So
-//! [`begin`](Draft::begin) is not undone with the transaction that calls it. The elements that a transaction adds to
-//! the draft, and its [naming](Partition::claim_draft), are undone.
+//! Drafts are recorded only in memory, like orphans, and an empty draft has no row. So a rollback of the transaction
+//! that calls [`begin`](Draft::begin) does not remove the draft. A rollback does undo the elements that the transaction
+//! added to the draft, and its [naming](Partition::claim_draft).
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ use crate::partition::Partition;
 use crate::undo::Undo;
 
 /// A collection that no key names yet. Dropping it makes the collection an orphan, unless a committed transaction has
-/// named it. So it may be dropped in any state, within a transaction too.
+/// named it. It may be dropped at any time, also within a transaction.
 pub struct Draft {
     heap: Arc<Heap>,
     table: TableId,
@@ -41,7 +41,7 @@ impl std::fmt::Debug for Draft {
 }
 
 impl Draft {
-    /// Makes a draft without elements in a partition of the heap, whose latch the caller holds.
+    /// Makes a draft without elements in the given partition of the heap. The caller holds the partition's latch.
     ///
     /// # Errors
     /// Fails with `Usage` if the table is not attached.
@@ -68,19 +68,19 @@ impl Draft {
         })
     }
 
-    /// Returns the table that its elements are in. Once the table is detached, the draft cannot be used.
+    /// Returns the table that the draft's elements are in. Once that table is detached, the draft cannot be used.
     #[must_use]
     pub fn table(&self) -> TableId {
         self.table
     }
 
-    /// Returns the home of its elements: the verbs for the elements of a collection work on it.
+    /// Returns the home of the draft's elements. The verbs for a collection's elements accept it.
     #[must_use]
     pub fn home(&self) -> Home {
         self.home
     }
 
-    /// Returns its shape.
+    /// Returns the draft's shape.
     #[must_use]
     pub fn shape(&self) -> Shape {
         self.shape
@@ -89,7 +89,8 @@ impl Draft {
 
 impl Drop for Draft {
     fn drop(&mut self) {
-        // This thread may hold the latch, and the naming may yet be undone: then the draft waits.
+        // This thread may hold the latch, and the naming may still be rolled back. In that case the draft is kept for
+        // later.
         match self.heap.try_lock(self.home.partition) {
             Some(mut partition) => partition.abandon_draft(self.table, self.home.id),
             None => self.heap.abandoned.lock().push((self.table, self.home)),
@@ -117,7 +118,7 @@ impl Partition {
         found.is_some_and(|collection| collection.owner == Owner::Draft)
     }
 
-    /// Notes that a header, which the same transaction writes, names a draft.
+    /// Notes that a header names the draft. The same transaction writes that header.
     pub fn claim_draft(&mut self, undo: &mut Undo, table: TableId, id: CollectionId) {
         if armed(Flaw::DraftNotClaimed) {
             return;
@@ -130,7 +131,7 @@ impl Partition {
         }
     }
 
-    /// Makes an orphan of a collection, if it is a draft.
+    /// Makes an orphan of a collection if it is a draft; removes the draft if it is empty.
     fn abandon_draft(&mut self, table: TableId, id: CollectionId) {
         if !self.is_draft(table, id) || armed(Flaw::DraftForgotten) {
             return;

@@ -1,23 +1,23 @@
-//! Changes of a collection, as its index makes them and as a transaction notes their inverses.
+//! Changes of a collection's index. A transaction notes the inverse of each.
 
 use crate::entry::Entry;
 
 /// A change of a collection's index.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Edit {
-    /// A name was written.
+    /// A name was added.
     Add(Entry),
-    /// A name went away.
+    /// A name was removed.
     Remove(Entry),
-    /// An item was put before the one at this place.
+    /// An item was put before the item at this place.
     ItemAdd(usize, Entry),
-    /// The item at this place went away.
+    /// The item at this place was removed.
     ItemRemove(usize),
-    /// The item at this place lies in another slot.
+    /// The item at this place was moved to another slot.
     ItemMove(usize, Entry),
-    /// A member got this rank and score.
+    /// A member was added with this rank and score.
     ScoreAdd(u64, f64, Entry),
-    /// The member of this rank went away.
+    /// The member of this rank was removed.
     ScoreRemove(u64),
 }
 
@@ -28,6 +28,6 @@ pub(crate) enum Owner {
     Header,
     /// A [`Draft`](crate::Draft).
     Draft,
-    /// No owner: its rows are to be removed.
+    /// The collection has no owner, and its rows are to be removed.
     Orphan,
 }

@@ -1,4 +1,4 @@
-//! The key of an element's row: its collection's id, and its name or label.
+//! The key of an element's row: the collection's id, followed by the element's name or label.
 
 use perdura_base::cursor::Writer;
 use perdura_page::{CollectionId, kind};

@@ -1,4 +1,4 @@
-//! A collection's elements, for readers.
+//! Reading the elements of a collection.
 
 use std::collections::vec_deque;
 
@@ -47,7 +47,7 @@ impl<'a> Elements<'a> {
         self.len() == 0
     }
 
-    /// Returns the field or member of this name. A list has no names.
+    /// Returns the field or member of this name; `None` if it does not exist, or if the collection is a list.
     #[must_use]
     pub fn get(&self, field: &[u8]) -> Option<RowRef<'a>> {
         let key = ElementKey::named(self.collection.id, field);
@@ -56,7 +56,7 @@ impl<'a> Elements<'a> {
         Some(RowRef::new(self.pages, row))
     }
 
-    /// Returns all elements: names in hash order, items in theirs, members by score.
+    /// Returns all elements: names in hash order, items in list order, members by score.
     #[must_use]
     pub fn iter(&self) -> Iter<'a> {
         let walk = match &self.collection.index {
@@ -73,10 +73,10 @@ impl<'a> Elements<'a> {
         }
     }
 
-    /// Returns about `count` fields or members in hash order from a cursor on, and the cursor for the next call. 0
-    /// begins, and a returned 0 means the end. An element that exists throughout is returned, whatever happens to
-    /// others in the meantime; one may be returned twice. A call that meets many places without elements may return
-    /// none. A list returns nothing.
+    /// Returns about `count` fields or members in hash order from a cursor on, and the cursor for the next call. A scan
+    /// begins with cursor 0, and a returned 0 means the end. An element that exists during the whole scan is returned
+    /// at least once, whatever changes otherwise; it may be returned twice. A call that meets many empty places may
+    /// return no element. A scan of a list returns nothing.
     #[must_use]
     pub fn scan(&self, cursor: u64, count: usize) -> (Vec<RowRef<'a>>, u64) {
         let Some((names, from)) = self.collection.names().zip(u32::try_from(cursor).ok()) else {
@@ -87,7 +87,7 @@ impl<'a> Elements<'a> {
         (rows.collect(), next.map_or(0, u64::from))
     }
 
-    /// Returns an element chosen by the random number `r`, each as likely as any other.
+    /// Returns a random element, chosen by the random number `r`. All elements are equally likely.
     #[must_use]
     pub fn random(&self, r: u64) -> Option<RowRef<'a>> {
         let rank = mix64(r).checked_rem(self.len())?;
@@ -97,7 +97,8 @@ impl<'a> Elements<'a> {
         }
     }
 
-    /// Returns the item at a place, or the member at a rank.
+    /// Returns the item at index `i` of a list, or the member of rank `i`; `None` if it does not exist or the
+    /// collection has no order.
     #[must_use]
     pub fn at(&self, i: u64) -> Option<RowRef<'a>> {
         let entry = match &self.collection.index {
@@ -108,7 +109,7 @@ impl<'a> Elements<'a> {
         row(self.pages, entry)
     }
 
-    /// Returns the items of a list from one place to before another.
+    /// Returns the items of a list from index `from` to before index `to`.
     #[must_use]
     pub fn items(
         &self,
@@ -128,7 +129,7 @@ impl<'a> Elements<'a> {
         entries.filter_map(move |entry| row(pages, *entry))
     }
 
-    /// Returns the number of members before this one; `None` if it does not exist.
+    /// Returns the number of members before this one; `None` if the member does not exist.
     #[must_use]
     pub fn rank(&self, member: &[u8]) -> Option<u64> {
         let Index::Scores(_, order) = &self.collection.index else {
@@ -140,8 +141,8 @@ impl<'a> Elements<'a> {
         Some(rank)
     }
 
-    /// Returns the number of parts of a stream with names before this one, whether it exists or not. Rows are read only
-    /// where names have one score.
+    /// Returns the number of parts of a stream whose names are before `name`, which need not exist. A row is read only
+    /// to compare names that have the same score.
     #[must_use]
     pub fn names_before(&self, name: &[u8]) -> u64 {
         match &self.collection.index {
@@ -152,8 +153,8 @@ impl<'a> Elements<'a> {
         }
     }
 
-    /// Returns the number of members for which `pred` holds. It must hold for the first ones and no others. Each call
-    /// of `pred` reads a row.
+    /// Returns the number of members for which `pred` holds. `pred` must hold for a prefix of the order and for no
+    /// other member. Each call of `pred` reads a row.
     #[must_use]
     pub fn partition_point(&self, mut pred: impl FnMut(f64, &RowRef<'a>) -> bool) -> u64 {
         match &self.collection.index {
@@ -164,7 +165,7 @@ impl<'a> Elements<'a> {
         }
     }
 
-    /// Like [`partition_point`](Self::partition_point), by scores alone: no row is read.
+    /// Like [`partition_point`](Self::partition_point), but `pred` depends on the score alone, and no row is read.
     #[must_use]
     pub fn score_point(&self, mut pred: impl FnMut(f64) -> bool) -> u64 {
         match &self.collection.index {
@@ -173,7 +174,7 @@ impl<'a> Elements<'a> {
         }
     }
 
-    /// Returns the members from one rank to before another, with their scores.
+    /// Returns the members from rank `from` to before rank `to`, with their scores.
     #[must_use]
     pub fn range(
         &self,
@@ -234,12 +235,12 @@ impl<'a> Iterator for Iter<'a> {
     }
 }
 
-/// Returns the number of members of an order before this score and name.
+/// Returns the number of members that come before this score and name.
 pub(crate) fn rank_of(pages: &Pages, order: &OrderIndex, score: f64, field: &[u8]) -> u64 {
     partition_at(pages, order, score, field).0
 }
 
-/// Returns the number of members before this score and name, and the member behind them.
+/// Returns the number of members that come before this score and name, and the first member that does not.
 fn partition_at(
     pages: &Pages,
     order: &OrderIndex,
@@ -250,14 +251,14 @@ fn partition_at(
     order.partition(|at, entry| at < score || (at <= score && is_before(entry)))
 }
 
-/// A part of a stream, as the order of names finds it.
+/// A part of a stream, found in the order of names.
 pub(crate) struct Part<'a> {
     pub(crate) rank: u64,
     pub(crate) entry: Entry,
     pub(crate) row: RowRef<'a>,
 }
 
-/// Returns the part of this name. One descent yields rank and row, without the hash index.
+/// Returns the part of this name. One descent finds the rank and the row, without the hash index.
 pub(crate) fn part_of<'a>(pages: &'a Pages, order: &OrderIndex, name: &[u8]) -> Option<Part<'a>> {
     let (rank, next) = partition_at(pages, order, place_of(name), name);
     let (_, entry) = next?;

@@ -40,15 +40,15 @@ impl Entry {
         self.0 >> (LOCAL_BITS + SLOT_BITS) == hash.0 & HASH_MASK
     }
 
-    /// Returns the hash that places the entry in an index of this salt: its 30 bits, spread over 64. The salt is mixed
-    /// in *before* the bits are spread. Added afterwards, it would turn the order of one index into that of another by
-    /// a rotation, and leave it clustered.
+    /// Returns the hash that places the entry in an index with this salt: the entry's 30 hash bits, spread over 64. The
+    /// salt is mixed in *before* the bits are spread. If it were added afterwards, the order of one index would be a
+    /// rotation of the order of another, and would still fill that other index in clusters.
     pub(crate) fn spread(self, salt: u64) -> u64 {
         mix64(self.0 >> (LOCAL_BITS + SLOT_BITS) ^ salt)
     }
 }
 
-/// Returns the hash that places the entries of a key in an index of this salt.
+/// Returns the hash that places the entries of a key in an index with this salt.
 pub(crate) fn spread(hash: KeyHash, salt: u64) -> u64 {
     mix64(hash.0 & HASH_MASK ^ salt)
 }

@@ -1,8 +1,9 @@
-//! The building of collections from rows, at a restart.
+//! Building collections from their rows at a restart.
 //!
-//! Elements are entered in their collection as pages are read, in no order. When all are there, items are ordered by
-//! their labels and members by score and name. A collection's header may be in another partition. So headers are noted,
-//! and compared with the collections when every partition is built. A collection that no header names is an orphan.
+//! Elements are entered in their collection in the order in which pages are read. When all have been entered, items are
+//! sorted by their labels and members by score and name. A collection's header may be in another partition. So headers
+//! are noted, and compared with the collections when every partition has been built. A collection that no header names
+//! is an orphan.
 //!
 //! Invariants: an element is in its collection once; labels are distinct; scores are numbers. A header names a
 //! collection of the header's shape that has elements and that no other header names.
@@ -29,8 +30,8 @@ use crate::partition::Partition;
 use crate::row_ref::RowRef;
 
 impl Partition {
-    /// Puts items and scores in order. Returns the number of all elements. Every collection is an orphan until its
-    /// header is found.
+    /// Sorts the items and scores of all collections. Returns the number of elements of all collections. Every
+    /// collection is an orphan until its header is found.
     pub(crate) fn order_collections(&mut self) -> Result<u64> {
         let mut rows = 0;
         let by_count = armed(Flaw::CollectionIdReused);
@@ -96,7 +97,7 @@ pub(crate) fn index_element(
     Ok(())
 }
 
-/// Orders the items of a list by their labels, the members of a sorted set by score and name.
+/// Sorts the items of a list by their labels, and the members of a sorted set by score and name.
 fn order_collection(pages: &Pages, collection: &mut Collection) -> Result<()> {
     match &mut collection.index {
         Index::Names(_) => {}
@@ -141,8 +142,8 @@ fn order_collection(pages: &Pages, collection: &mut Collection) -> Result<()> {
 }
 
 impl Heap {
-    /// Compares the headers with the collections they name, after a restart has built all partitions. Lists the
-    /// collections that no header names. Returns the number of orphans.
+    /// Compares the headers that a restart has found with the collections that they name. All partitions must have been
+    /// built. Lists the collections that no header names. Returns the number of orphans.
     ///
     /// # Errors
     /// Fails with `Corrupt` if a header's collection has no rows, has another header too, or is of another shape. The

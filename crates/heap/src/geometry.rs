@@ -1,7 +1,7 @@
-//! The assignment of keys and pages to partitions: arithmetic, fixed when a database is made.
+//! The assignment of keys and pages to partitions. It is arithmetic that is fixed when a database is made.
 //!
-//! The top bits of a key's hash choose its partition, other bits its place in an index. Pages are
-//! dealt out to partitions by [`Chunks`].
+//! The top bits of a key's hash choose its partition; other bits choose its place in an index. [`Chunks`] assigns pages
+//! to partitions.
 
 use perdura_base::checksum::{hash64, mix64};
 use perdura_base::cursor::{Reader, Writer};
@@ -25,9 +25,9 @@ pub struct Geometry {
     pub hash_seed: u64,
 }
 
-/// The salts that spread the entries of each index in a different order. Rows that are read in the order of one index
-/// are written to another one in an order that is random there. In the order of their places they would fill a growing
-/// array from one end, each behind all before it.
+/// The salts that make the order of entries differ from index to index. Without them, rows that are read in the order
+/// of one index and written to another would arrive in that index's order. They would then fill a growing array from
+/// one end, each behind all entries before it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Salts {
     keys: u64,
@@ -35,14 +35,14 @@ pub(crate) struct Salts {
 }
 
 impl Salts {
-    /// Returns the salt of an index of keys. It is the same for all tables of a partition: a cursor continues at its
-    /// position when two databases have changed their contents.
+    /// Returns the salt of an index of keys. All tables of a partition have the same salt: a cursor stays valid when
+    /// two databases have swapped their contents.
     pub(crate) fn of_keys(self) -> u64 {
         self.keys
     }
 
-    /// Returns the salt of the index of a collection's names. It depends on the number in its home, which stays the
-    /// same under a new name. Numbers are counted in a partition, whatever the table.
+    /// Returns the salt of the index of a collection's names. It depends on the collection's id in its home, which does
+    /// not change when the key is renamed. A partition assigns ids across all its tables.
     pub(crate) fn of_collection(self, id: CollectionId) -> u64 {
         mix64(self.collections ^ id.0)
     }
@@ -63,7 +63,7 @@ impl Geometry {
         out
     }
 
-    /// Reads the section's payload; `None` if [`encode`](Self::encode) does not write such a payload.
+    /// Reads the section's payload; `None` if [`encode`](Self::encode) could not have written it.
     #[must_use]
     pub fn decode(payload: &[u8]) -> Option<Geometry> {
         let mut r = Reader::new(payload);
@@ -86,8 +86,8 @@ impl Geometry {
         KeyHash(hash64(self.hash_seed, key))
     }
 
-    /// Returns the hash of a key whose partition the caller has chosen: its top bits name the partition, and the others
-    /// are those of [`hash`](Self::hash).
+    /// Returns the hash of a key whose partition the caller has chosen. The top bits are the partition's number, and
+    /// the other bits are those of [`hash`](Self::hash).
     #[must_use]
     pub fn hash_in(&self, partition: PartitionId, key: &[u8]) -> KeyHash {
         debug_assert!(
@@ -100,8 +100,8 @@ impl Geometry {
         KeyHash(top | self.hash(key).0 & low)
     }
 
-    /// Returns the salts of the indexes in a partition. They are made of durable numbers only, because cursors outlive
-    /// restarts.
+    /// Returns the salts of the indexes in a partition. They are computed from durable numbers only, because cursors
+    /// outlive restarts.
     pub(crate) fn salts(&self, partition: PartitionId) -> Salts {
         let partition = mix64(self.hash_seed ^ mix64(u64::from(partition.0) + 1));
         Salts {
@@ -139,7 +139,7 @@ impl Geometry {
         self.chunks().partition_of(page)
     }
 
-    /// Returns the place of a page among those of its partition.
+    /// Returns the index of a page among the pages of its partition.
     #[inline]
     #[must_use]
     pub fn local_index(&self, page: PageId) -> u32 {

@@ -1,20 +1,20 @@
 //! The log records of one transaction, laid out as a group.
 //!
-//! Records are collected partition by partition; their tags are written relative to the highest,
-//! which is known at the end. The layout is in `docs/formats/record.md`.
+//! Records are collected partition by partition. Each tag is written relative to the highest tag, so the layout waits
+//! until all records are known. The layout is in `docs/formats/record.md`.
 
 use perdura_base::num::to_u64;
 use perdura_base::{CkptEpoch, PartitionId, PartitionSet};
 use perdura_page::diff::FragmentWriter;
 use perdura_page::record::{RecordHead, encode_group_head, encode_record_head};
 
-/// The size above which copying costs more than passing on the parts, bytes.
+/// The size of a group's records, in bytes, above which passing on its parts is cheaper than copying them.
 const LARGE_BYTES: usize = 64 * 1024;
 
 /// A builder that collects the records of one transaction and lays them out as a group payload.
 #[derive(Default)]
 pub struct GroupBuilder {
-    /// Each record's head, and the end of its fragments in `body`.
+    /// The head of each record, and the end of its fragments in `body`.
     records: Vec<(RecordHead, usize)>,
     body: Vec<u8>,
     out: Vec<u8>,
@@ -58,13 +58,13 @@ impl GroupBuilder {
         &self.out
     }
 
-    /// Returns whether the payload is worth passing on in parts.
+    /// Returns whether the payload is so large that it should be passed on by [`parts`](Self::parts).
     #[must_use]
     pub fn is_large(&self) -> bool {
         self.body.len() > LARGE_BYTES
     }
 
-    /// Like [`finish`](Self::finish), for a large group: the payload in parts, its records not copied.
+    /// Like [`finish`](Self::finish), for a large group: returns the payload in parts and does not copy the records.
     pub fn parts(&mut self) -> Vec<&[u8]> {
         self.out.clear();
         encode_group_head(&mut self.out, self.tag_max, self.records.len());
@@ -88,25 +88,25 @@ impl GroupBuilder {
         parts
     }
 
-    /// Returns the bytes of its buffers.
+    /// Returns the capacity of the builder's buffers, bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         to_u64(self.body.capacity() + self.out.capacity())
     }
 
-    /// Returns whether no page changed so far.
+    /// Returns whether the group has no record yet.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.records.is_empty()
     }
 
-    /// Returns the partitions with a record.
+    /// Returns the partitions that have a record in the group.
     #[must_use]
     pub fn partitions(&self) -> PartitionSet {
         self.partitions
     }
 
-    /// Returns the highest tag; 0 when empty.
+    /// Returns the highest tag of the group's records; 0 if there is no record.
     #[must_use]
     pub fn tag_max(&self) -> CkptEpoch {
         self.tag_max

@@ -1,26 +1,27 @@
 //! The hash index: arrays of eight-byte entries, one for each range of hashes.
 //!
 //! A lookup of a random key waits for memory, so its cost is the number of cache lines that it needs one after the
-//! other. A table with separate control bytes needs two and then the row. Here the entry carries enough of the hash to
-//! reject strangers, so that one line and then the row suffice. An array grows by half at four fifths full: ten to
-//! fifteen bytes per row.
+//! other. A table with separate control bytes needs two lines and then the row's. Here the entry has enough bits of the
+//! hash to reject other keys, so that one line and then the row's suffice. An array that is four fifths full grows by
+//! half. It takes ten to fifteen bytes per row.
 //!
 //! No step of growth is long. An array that would have more than `RANGE_PLACES` places is cut in two instead, each for
 //! half of its hashes. A directory finds a hash's array by its top bits (extendible hashing: Fagin, Nievergelt,
-//! Pippenger and Strong, 1979). The two get unequal room, and so do the arrays of an index that is made at once. The
-//! reason is that hashes are even: arrays with equal room would all be full at the same time. A small index is one
-//! array without a directory.
+//! Pippenger and Strong, 1979). The two halves get unequal room, and so do the arrays of an index that is built at
+//! once. The reason is that hashes are evenly distributed: arrays with equal room would all be full at the same time. A
+//! small index is one array without a directory.
 //!
-//! Places are in the order of the spread hash. That makes cursors possible. It also makes an array sensitive to entries
-//! that come or go in that order. They leave one part of it crowded and another one empty. Each index spreads by a
-//! *salt*, so that the order of one is random in another. One case remains: a client that removes or adds names in the
-//! very order that a scan of the same index returned them. The array then grows, or is cut, before it is full, up to
-//! `SPARSE_MAX` places an entry. It is not made smaller while that would crowd it.
+//! Places are in the order of the spread hash. This makes cursors possible. It also makes an array sensitive to entries
+//! that are inserted or removed in that order: one part of it becomes crowded and another one empty. So each index
+//! spreads hashes by a *salt*, and the order of one index is random in another. One case remains: a client that removes
+//! or adds names in exactly the order in which a scan of the same index returned them. The array then grows, or is cut,
+//! before it is full, up to `SPARSE_MAX` places an entry. It is not made smaller as long as that would crowd it.
 //!
-//! Beside the entries may be the seconds of their last [accesses](crate::accesses), which move with them.
+//! The index can also keep the second of each entry's last [access](crate::accesses), which moves with the entry.
 //!
-//! Invariants: the ranges follow each other and cover all hashes. The directory names for each value of the top bits
-//! the range that has it. An entry is in the range of its hash. The invariants of an array are in `range`.
+//! Invariants: the ranges follow each other and cover all hashes. For each value of the top bits, the directory has the
+//! number of the range with these hashes. An entry is in the range of its hash. The invariants of an array are in
+//! `range`.
 
 mod grow;
 mod range;
@@ -34,11 +35,11 @@ use perdura_base::num::{to_u64, to_usize};
 use range::Extent;
 pub(crate) use range::Range;
 
-/// The number of places from which on an array is cut in two rather than grown, which takes a third of a millisecond.
+/// The number of places above which an array is cut in two instead of grown. A cut takes a third of a millisecond.
 const RANGE_PLACES: usize = 32 << 10;
 
-/// The place of an entry, until the next one comes or goes. Places are ordered like the hashes, except for entries that
-/// were pushed around the end of their array.
+/// The place of an entry. It is valid until the next insertion or removal. Places are in the order of the hashes,
+/// except for entries that were pushed around the end of their array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Place {
     range: u32,
@@ -57,7 +58,7 @@ impl Place {
         }
     }
 
-    /// Returns the place behind it, whether that exists or not.
+    /// Returns the next place, even if it is beyond the array's end.
     pub(crate) fn next(self) -> Place {
         Place {
             at: self.at + 1,
@@ -88,10 +89,10 @@ enum Ranges {
 struct Many {
     /// The ranges, in the order of their hashes.
     ranges: Vec<Range>,
-    /// The number of the range that has a hash, by the top `depth` bits of the hash.
+    /// The number of the range that contains a hash, indexed by the top `depth` bits of the hash.
     directory: Vec<u32>,
     depth: u8,
-    /// The entries and places of all ranges, and the most places that one range has.
+    /// The sums of the entries and of the places of all ranges, and the number of places of the widest range.
     len: usize,
     places: usize,
     widest: usize,
@@ -156,7 +157,8 @@ impl HashIndex {
         }
     }
 
-    /// Counts an entry that came or went in one of many ranges.
+    /// Counts an entry that was inserted into or removed from an index of many ranges. An index of one range counts by
+    /// itself.
     #[inline]
     fn count(&mut self, came: bool) {
         if let Ranges::Many(many) = &mut self.ranges {
@@ -164,7 +166,7 @@ impl HashIndex {
         }
     }
 
-    /// Changes a range in place, except for its entries.
+    /// Changes a range in place. `change` must not add or remove entries.
     fn change<R>(&mut self, number: usize, change: impl FnOnce(&mut Range) -> R) -> R {
         match &mut self.ranges {
             Ranges::One(range) => change(range),
@@ -218,8 +220,8 @@ impl HashIndex {
         None
     }
 
-    /// Returns a place chosen by a random number, each as likely as any other. The place may not exist. Returns `None`
-    /// if the index has no place.
+    /// Returns a place chosen by the random number `r`; all places are equally likely. The place may not exist in its
+    /// range. Returns `None` if the index has no place.
     pub(crate) fn random_place(&self, r: u64) -> Option<Place> {
         let (r, ranges) = (mix64(r), to_u64(self.ranges().len()));
         let widest = match &self.ranges {
@@ -230,12 +232,12 @@ impl HashIndex {
         Some(Place::new(to_usize(r % ranges), to_usize(at)))
     }
 
-    /// Returns the ranges from that of a spread hash on.
+    /// Returns the ranges, beginning with the range that has the spread hash.
     pub(crate) fn ranges_from(&self, spread: u64) -> impl Iterator<Item = &Range> {
         self.ranges()[self.range(spread).0..].iter()
     }
 
-    /// Returns the bytes of the arrays, of those of the accesses, and of the directory.
+    /// Returns the bytes of the entries' arrays, of the accesses' arrays, and of the directory.
     pub(crate) fn bytes(&self) -> usize {
         let arrays = self.place_count() * self.ranges()[0].place_bytes();
         match &self.ranges {
@@ -246,7 +248,8 @@ impl HashIndex {
         }
     }
 
-    /// Keeps a time of access beside each entry, which is `since` for the present ones. `None`: keeps no times.
+    /// Keeps a time of access for each entry from now on. Present entries count as used at `since`. `None`: keeps no
+    /// times.
     pub(crate) fn note_accesses(&mut self, since: Option<u32>) {
         self.change_all(|range| range.note_accesses(since));
     }
@@ -265,8 +268,8 @@ impl HashIndex {
         self.ranges().iter().flat_map(Range::iter)
     }
 
-    /// Returns the place of the first entry near the spread hash for which `is` holds. `is` is called for strangers
-    /// too.
+    /// Returns the place of the first entry near the spread hash for which `is` returns true. `is` is also called for
+    /// entries of other hashes.
     #[inline]
     pub(crate) fn search(&self, spread: u64, is: impl FnMut(Entry) -> bool) -> Option<Place> {
         let (number, range) = self.range(spread);

@@ -7,7 +7,8 @@ use crate::damage::damaged;
 use crate::pages::Pages;
 use crate::row_ref::RowRef;
 
-/// A header that a restart found. When all partitions are built, it is compared with the collection that it names.
+/// A header that a restart has found. When all partitions have been built, it is compared with the collection that it
+/// names.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct FoundHeader {
     pub(crate) table: TableId,
@@ -17,7 +18,7 @@ pub(crate) struct FoundHeader {
     pub(crate) slot: usize,
 }
 
-/// Reads a header.
+/// Returns the header that a row contains, with its page and slot.
 pub(crate) fn found_header(
     pages: &Pages,
     local: u32,

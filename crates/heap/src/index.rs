@@ -1,4 +1,4 @@
-//! The indexes of one table in one partition. All of it is derived from pages.
+//! The indexes of one table in one partition. All of them are derived from pages.
 
 use std::collections::BTreeSet;
 
@@ -21,11 +21,11 @@ pub(crate) struct Table {
     pub(crate) hash: HashIndex,
     pub(crate) ordered: Option<Keys>,
     pub(crate) secondary: Vec<Keys>,
-    /// The buffers for the keys that a row had and has in the secondary indexes.
+    /// Buffers for the keys of a row in the secondary indexes, before and after a change.
     pub(crate) index_keys: [IndexKeys; 2],
     pub(crate) expiries: BTreeSet<(u64, Entry)>,
     pub(crate) collections: Collections,
-    /// The pages of each class that may have a free slot; checked when popped.
+    /// For each slot class, the pages that may have a free slot; whether they do is checked when they are used.
     pub(crate) open: Vec<Vec<u32>>,
     accounted: u64,
 }
@@ -45,7 +45,7 @@ impl Table {
         }
     }
 
-    /// Adds a key that is not in the index, used at a second.
+    /// Adds a key that is not in the index. It counts as used at `second`.
     pub(crate) fn insert(&mut self, entry: Entry, second: u32, key: &[u8]) {
         self.hash.insert_used(entry, second);
         if let Some(ordered) = &mut self.ordered {

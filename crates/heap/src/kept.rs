@@ -1,15 +1,14 @@
-//! The versions of a page that open cuts need: before-images of the changes since.
+//! The versions of a page that open cuts need: before-images of the changes since each cut.
 //!
-//! While a cut is open, a commit keeps the bytes that it has overwritten, in a *version* labelled with the newest cut.
-//! The page as of cut c is the live page, undone by its versions with labels from c on, the newest first. Within a
-//! version the earliest bytes of a position win: they are the cut's, and later commits add only positions that are not
-//! covered yet. A version never begins later than its label's cut: every change since then is in it or in a newer one.
+//! While a cut is open, a commit keeps the bytes that it has overwritten in a *version*, which is labelled with the
+//! number of the newest cut. To get the page as of cut c, the versions with labels from c on are undone from the live
+//! page, the newest first. If a version is to keep a byte that it already has, the earlier value stays: that is the
+//! byte as of the cut. Every change since the cut of a version's label is in that version or in a newer one.
 //!
-//! Versions grow with the changes, not with pages: a row's counter costs a few bytes. Past [`RANGES_BYTES_MAX`] the
-//! ranges are given up for a copy of the whole page.
+//! The size of versions depends on the changes, not on the pages: changing a row's counter costs a few bytes. Above
+//! [`RANGES_BYTES_MAX`] a copy of the whole page replaces the ranges.
 //!
-//! The first bytes of a page, up to [`META_BYTES`], are in no before-image; a version has them as
-//! they were.
+//! The first bytes of a page, up to [`META_BYTES`], are in no before-image. So a version has a copy of them.
 
 use std::ops::Range;
 
@@ -19,23 +18,24 @@ use smallvec::SmallVec;
 use crate::shadow::Shadow;
 use crate::undo::{PartUndo, Save};
 
-/// The number of bytes past which a version is a copy of the page.
+/// The number of bytes above which a version becomes a copy of the page.
 const RANGES_BYTES_MAX: usize = 4096;
 
 /// The data kept of one page.
 #[derive(Default)]
 pub(crate) struct Kept {
-    /// The image slots that did not hold the page at the checkpoint's cut, as bits. Set if the page has changed since
-    /// the cut, which has not visited it yet.
+    /// One bit for each image slot that did not hold the page at the checkpoint's cut. It is `Some` if the page has
+    /// changed since the cut and the checkpoint has not visited it yet.
     pub(crate) pending: Option<u8>,
-    /// The page as of that cut, in row mode: the checkpoint needs no version.
+    /// The page as of that cut, in row mode. With it the checkpoint needs no version.
     pub(crate) shadow: Option<Shadow>,
-    /// The versions, the oldest first; their labels rise. Usually there is one, which lies in the same cache lines.
+    /// The versions, the oldest first, with ascending labels. Usually there is only one, which lies inside this
+    /// structure.
     versions: SmallVec<[Version; 1]>,
 }
 
 struct Version {
-    /// The newest cut for which the bytes are valid.
+    /// The number of the newest cut for which the bytes are valid.
     label: u64,
     meta: [u8; META_BYTES],
     before: Before,
@@ -46,7 +46,7 @@ enum Before {
     Page(Box<[u8]>),
 }
 
-/// The byte ranges of a page, ascending, none overlapping another.
+/// Byte ranges of a page, in ascending order and without overlap.
 #[derive(Default)]
 struct Ranges {
     runs: Vec<Run>,
@@ -57,12 +57,12 @@ struct Ranges {
 struct Run {
     from: u16,
     to: u16,
-    /// The position of its bytes.
+    /// The position of the run's bytes in [`Ranges::bytes`].
     at: u16,
 }
 
 impl Kept {
-    /// Notes that the checkpoint has visited the page, or is over.
+    /// Notes that the checkpoint has visited the page or has ended.
     pub(crate) fn settle(&mut self) {
         self.pending = None;
         self.shadow = None;
@@ -86,8 +86,8 @@ impl Kept {
             + versions.sum::<usize>()
     }
 
-    /// Keeps the bytes that a commit has overwritten in `page`: `saves` are its before-images, the earliest first.
-    /// `newest` is the newest open cut.
+    /// Keeps the bytes that a commit has overwritten in `page`. `saves` are the commit's before-images, the earliest
+    /// first. `newest` is the number of the newest open cut.
     pub(crate) fn keep(&mut self, newest: u64, page: &[u8], part: &PartUndo, saves: &[&Save]) {
         if self.versions.last().is_none_or(|last| last.label < newest) {
             let mut meta = [0; META_BYTES];
@@ -103,12 +103,12 @@ impl Kept {
         }
     }
 
-    /// Discards all versions, which a second cut must not do.
+    /// Discards all versions. Only a seeded bug does this when a second cut is made.
     pub(crate) fn forget_versions(&mut self) {
         self.versions.clear();
     }
 
-    /// Returns whether there is a version that undoes the page to cut `number`.
+    /// Returns whether undoing versions is needed to get the page as of cut `number`.
     pub(crate) fn reaches(&self, number: u64) -> bool {
         self.versions
             .last()
@@ -124,8 +124,8 @@ impl Kept {
         }
     }
 
-    /// Drops everything that none of the cuts needs. They are all the cuts that need the page, ascending. Joins
-    /// versions that no cut lies between.
+    /// Drops the versions that none of `cuts` needs. `cuts` are the numbers of all cuts that need the page, in
+    /// ascending order. Joins neighbouring versions if no cut lies between them.
     pub(crate) fn prune(&mut self, cuts: &[u64]) {
         let needed = |label: u64| cuts.first().is_some_and(|oldest| *oldest <= label);
         self.versions.retain(|version| needed(version.label));
@@ -187,7 +187,7 @@ impl Version {
         page[..META_BYTES].copy_from_slice(&self.meta);
     }
 
-    /// Merges the next newer version into this one. The state that this one restores is earlier than both.
+    /// Merges the next newer version into this one. Bytes that both have stay those of this version, which are older.
     fn join(&mut self, newer: Version) {
         assert!(self.label < newer.label, "versions are joined in order");
         self.label = newer.label;
@@ -220,7 +220,7 @@ impl Ranges {
         &self.bytes[at..at + run.range().len()]
     }
 
-    /// Adds the positions of a range that are not covered.
+    /// Adds the positions of a range that are not covered yet.
     fn add(&mut self, range: Range<usize>, bytes: &[u8]) {
         assert!(
             range.end <= PAGE_BYTES && range.len() == bytes.len(),

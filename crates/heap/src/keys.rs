@@ -1,7 +1,7 @@
-//! Keys in the order of their bytes.
+//! An index of keys in the order of their bytes.
 //!
-//! Most keys of typed tables are a few numbers. Up to [`INLINE_BYTES`] they lie in the map's nodes: a search compares
-//! them there, and an insertion has nothing to allocate.
+//! Most keys of typed tables are a few numbers. Keys of up to [`INLINE_BYTES`] lie in the map's nodes: a search
+//! compares them there, and an insertion allocates nothing for them.
 
 use std::borrow::Borrow;
 use std::cmp::Ordering;
@@ -11,9 +11,9 @@ use std::ops::Bound;
 use crate::entry::Entry;
 use crate::form::TableForm;
 
-/// The most bytes of a key that lies in the map's nodes.
+/// The length up to which a key lies in the map's nodes, bytes.
 const INLINE_BYTES: usize = 22;
-/// An estimate of the bytes that a key takes in the map, besides those that it has outside.
+/// An estimate of the bytes that a key takes in the map's nodes.
 const NODE_BYTES: u64 = 48;
 
 /// A key.
@@ -45,8 +45,8 @@ impl Borrow<[u8]> for Key {
     }
 }
 
-/// The order of their bytes. Behind its end an inline key has zeros. Of two that are equal so far the shorter one comes
-/// first, as if zeros were compared with nothing.
+/// Keys are in the order of their bytes. An inline key is padded with zeros. If two padded keys are equal, the shorter
+/// key comes first.
 impl Ord for Key {
     #[inline]
     fn cmp(&self, other: &Self) -> Ordering {
@@ -60,7 +60,7 @@ impl Ord for Key {
     }
 }
 
-/// Returns the bytes of an inline key as numbers of the same order.
+/// Returns the bytes of an inline key as numbers that compare in the same order.
 #[inline]
 fn numbers(bytes: &[u8; INLINE_BYTES]) -> (u64, u64, u64) {
     let (words, rest) = bytes.as_chunks::<8>();
@@ -91,7 +91,7 @@ pub(crate) struct Keys {
     bytes: u64,
 }
 
-/// A walk over entries in the order of their keys.
+/// A walk over the entries of a range, in the order of their keys.
 pub(crate) type Walk<'a> = std::iter::Flatten<std::option::IntoIter<Range<'a>>>;
 
 /// The entries whose keys are in a range.
@@ -125,7 +125,7 @@ impl Keys {
         self.bytes
     }
 
-    /// Enters a key. Returns whether it is new.
+    /// Enters a key with its entry. Returns whether the key is new; if not, its entry is replaced.
     pub(crate) fn insert(&mut self, key: &[u8], entry: Entry) -> bool {
         let is_new = self.map.insert(key.into(), entry).is_none();
         if is_new {
@@ -135,7 +135,7 @@ impl Keys {
         is_new
     }
 
-    /// Removes a key. Returns whether it was there.
+    /// Removes a key. Returns whether it was in the index.
     pub(crate) fn remove(&mut self, key: &[u8]) -> bool {
         let removed = if key.len() <= INLINE_BYTES {
             self.map.remove(&Key::from(key))
@@ -155,7 +155,7 @@ impl Keys {
         self.bytes = 0;
     }
 
-    /// Returns the entries of a range; none of an empty one.
+    /// Returns the entries whose keys are in a range, which may be empty.
     pub(crate) fn range(&self, low: Bound<&[u8]>, high: Bound<&[u8]>) -> Walk<'_> {
         let some = (!is_empty(low, high)).then(|| {
             let is_inline = |bound: Bound<&[u8]>| match bound {
@@ -198,7 +198,7 @@ pub(crate) struct IndexKeys {
 }
 
 impl IndexKeys {
-    /// Derives the keys of a row with this key and value.
+    /// Derives the keys of the row that has this key and value.
     pub(crate) fn derive(&mut self, form: &TableForm, key: &[u8], value: &[u8]) {
         self.bytes.clear();
         self.ends.clear();

@@ -1,9 +1,9 @@
 //! The latches and the checkpoint epoch.
 //!
-//! One mutex per partition is all the locking there is. A transaction takes the latches it needs in ascending order and
-//! holds them until its group is in the log. A fuzzy checkpoint takes one at a time, between transactions; a cut takes
-//! all of them. The sweep that begins a checkpoint epoch publishes it once as `G`. It is read under a latch, and only
-//! when a page is born.
+//! The only locks are the mutexes of the partitions, one each. A transaction takes the latches it needs in ascending
+//! order and holds them until its group is in the log. A fuzzy checkpoint takes one latch at a time, between
+//! transactions; a cut takes all of them. The sweep that begins a checkpoint epoch publishes the epoch once, as `G`.
+//! `G` is read only when a page is born, under that page's latch.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -62,13 +62,14 @@ impl Heap {
         &self.geometry
     }
 
-    /// Returns the account that pages and indexes are on.
+    /// Returns the memory account of the pages and indexes.
     #[must_use]
     pub fn memory(&self) -> &Arc<MemoryAccount> {
         &self.memory
     }
 
-    /// Takes a partition's latch. A caller that needs several takes them in ascending order.
+    /// Takes a partition's latch. A caller that needs several latches takes them in ascending order of their
+    /// partitions.
     pub fn lock(&self, partition: PartitionId) -> PartitionGuard<'_> {
         self.parts[usize::from(partition.0)].lock()
     }
@@ -84,7 +85,7 @@ impl Heap {
         CkptEpoch(self.ckpt_epoch.load(Ordering::SeqCst))
     }
 
-    /// Publishes the checkpoint epoch of a sweep that begins, or at restart.
+    /// Publishes a checkpoint epoch: that of a sweep that begins, or that of the image at a restart.
     pub fn set_ckpt_epoch(&self, epoch: CkptEpoch) {
         let before = self.ckpt_epoch.swap(epoch.0, Ordering::SeqCst);
         assert!(before <= epoch.0, "G went back from {before} to {epoch}");

@@ -1,35 +1,36 @@
-//! The data component: memory-resident slotted pages, partitions, hash and ordered indexes.
+//! The data component: slotted pages in memory, partitions, hash indexes and ordered indexes.
 //!
 //! A [`Heap`] is a fixed number of [`Partition`]s, each under one latch. The hash of a key decides its partition, or
-//! the caller does. A page always belongs to the same partition, so the partition's latch is the page's latch too, and
-//! a checkpoint's visit needs no other lock. Rows live in slots, values beyond a page in chains of pages. Only pages
-//! are logged and imaged: indexes, free lists and counters are derived, kept in memory and built again at restart.
+//! the caller chooses it. A page always belongs to the same partition, so the partition's latch is the page's latch
+//! too, and a checkpoint's visit of a page needs no other lock. Rows lie in slots. Values that do not fit a slot lie in
+//! chains of pages. Only pages are logged and imaged. Indexes, free lists and counters are derived from pages, kept
+//! only in memory, and rebuilt at a restart.
 //!
 //! | module | one idea |
 //! |---|---|
-//! | [`geometry`] | which partition a key and a page belong to |
-//! | [`memory`] | the account of memory by use |
+//! | [`geometry`] | the assignment of keys and pages to partitions |
+//! | [`memory`] | the account of the memory in use, by kind of use |
 //! | [`latches`] | the latches and the checkpoint epoch |
 //! | [`partition`] | the state under one latch |
-//! | `pages`, `pools`, `chain`, `patch` | chunks; free pages; large values; writing into them |
+//! | `pages`, `pools`, `chain`, `patch` | chunks; free pages; large values; writing to parts of them |
 //! | `entry`, `index`, `hash_index`, `cells`, `rows`, [`row_ref`] | finding, writing and reading rows |
-//! | [`form`], `keys`, `secondary` | what is known of a table; indexes in the order of keys, of the table or derived ones |
+//! | [`form`], `keys`, `secondary` | the properties of a table; ordered indexes of its keys; indexes of derived keys |
 //! | `accesses`, `idle` | when each key was last used |
-//! | [`ahead`] | touching what the next commands need |
+//! | [`ahead`] | bringing the rows of the next commands into the cache |
 //! | `edit`, `collection`, `element_key`, `members`, `lists`, [`elements`] | collections: their indexes, keys, writers, readers |
-//! | [`orphans`], `limits`, [`draft`] | collections that have no key any more, what goes at once, and those that have none yet |
+//! | [`orphans`], `limits`, [`draft`] | collections that no key names any more; limits on removals; collections that no key names yet |
 //! | [`texts`], `trim` | long strings that no key has yet, and chains of strings whose key is gone |
 //! | [`scan`] | cursors over hash order |
 //! | `order` | items by score and member, with ranks |
 //! | [`undo`], `ops`, `overwrite`, `narrow`, `savepoint` | before-images: of ranges; of indexes; of a few bytes of a slot; since a point |
-//! | [`group`], `commit` | the records of a transaction, or its undoing |
+//! | [`group`], `commit` | the records of a transaction; its commit or rollback |
 //! | [`slots`] | slots as bytes, for transactions that interleave |
 //! | [`cuts`], `kept`, `shadow`, [`snapshot`] | instants at which all pages are seen together; what commits keep for them, by ranges and by rows; reading one |
 //! | [`visit`] | a checkpoint's visit of a page |
-//! | [`restart`], `touch`, `marks`, [`batch`] | replay, its check, what it changed, and many records at once |
+//! | [`restart`], `touch`, `marks`, [`batch`] | replay; the check of update numbers; the bytes that records changed; replay of many records at once |
 //! | [`build`], `sidecar`, `gather`, `header`, `damage` | indexes from pages; the entries an image has of them; collections from rows and headers; errors |
 //!
-//! The heap knows neither commit epochs nor streams: it encodes groups that others append.
+//! The heap knows neither commit epochs nor streams. It encodes groups, which other components append to the log.
 
 mod accesses;
 mod address;

@@ -1,17 +1,17 @@
-//! The limits of what is removed of a collection or a string at once, and in one step.
+//! Limits on the removal of collections and strings: how much is removed at once, and how much in one step.
 
 /// The sizes that decide which removals a transaction makes itself and which it leaves to the background. The simulator
-/// draws small ones.
+/// chooses small values at random.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OrphanLimits {
-    /// The most elements of a collection that is removed together with its header.
+    /// The most elements that a collection may have to be removed together with its header.
     pub at_once: usize,
-    /// The number of rows of orphans in a table's partition that may wait for the background.
+    /// The number of orphans' rows in one partition of a table that may wait for the background.
     pub debt_rows: usize,
-    /// The most rows of orphans that one step of the background removes.
+    /// The most orphans' rows that one background step removes.
     pub step_rows: usize,
-    /// The most pages of a string in a chain that is removed together with its key. Of a longer one, a step of the
-    /// background frees this number of pages.
+    /// The most pages that a string's chain may have to be removed together with its key. One background step frees
+    /// this number of pages of a longer chain.
     pub chain_pages: usize,
 }
 

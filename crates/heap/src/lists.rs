@@ -1,9 +1,10 @@
-//! Lists: items in the order in which they were put.
+//! Lists: items in the order that their pushes and inserts define.
 //!
-//! The order must survive a restart although only rows are logged. So an item's key is a label, and items are in the
-//! order of their labels. At the ends labels are [`STEP`] apart. An item put between two others takes the middle of
-//! their gap. When a gap has no middle, the items around it get labels anew, as few as make room. In memory the list is
-//! a ring of entries: both ends and any place are reached at once. Labels are read from rows only when one is needed.
+//! The order must survive a restart, although only rows are logged. So the key of an item's row is a label, and items
+//! are in the order of their labels. The label of an item pushed at an end is [`STEP`] away from that of the item
+//! there. An item put between two others gets the middle of the gap between their labels. If the gap has no middle, a
+//! few items around it get new labels, as few as make room. In memory the list is a ring buffer of entries, which
+//! reaches both ends and any index directly. A label is read from its row only when it is needed.
 
 use std::collections::VecDeque;
 
@@ -31,24 +32,24 @@ use crate::undo::{PartUndo, Undo};
 
 /// The distance between the labels at an end: 2^51 pushes fit in one direction.
 const STEP: i64 = 1 << 12;
-/// The least distance between labels given anew.
+/// The least distance between labels that are assigned anew.
 const GAP_MIN: i64 = 64;
-/// The number of items on each side that are tried first when labels have to be given anew.
+/// The number of items on each side that are tried first when labels are assigned anew.
 const STRETCH: usize = 8;
-/// The hash in the entries of items, which are not found by hash.
+/// The hash in the entries of items. Items are never searched by hash.
 const NO_HASH: KeyHash = KeyHash(0);
 
-/// The reason why an item has a row: the restart checked it, and every write since has encoded one.
+/// Why every item has a readable row: the restart has checked it, and every later write has encoded one.
 const READABLE: &str = "an item of a list has a row with a label";
 
-/// The place that the row of an item is to be written to.
+/// The destination of an item's row.
 #[derive(Clone, Copy)]
 pub(crate) struct ItemPlace {
     /// The list.
     pub(crate) list: TableCollection,
-    /// The label that the item has there.
+    /// The label of the item in the list.
     pub(crate) label: i64,
-    /// The entry that the item has so far.
+    /// The entry that the item has before the write; `None` for a new item.
     pub(crate) old: Option<Entry>,
 }
 
@@ -58,7 +59,7 @@ impl ItemPlace {
         ElementKey::labelled(self.list.id, self.label)
     }
 
-    /// Returns the destination of the row, independent of its contents.
+    /// Returns the destination of the row for [`cells::place`].
     pub(crate) fn destination(self) -> Destination {
         Destination {
             table: self.list.table,
@@ -68,12 +69,12 @@ impl ItemPlace {
     }
 }
 
-/// Returns the entry of an item in a slot.
+/// Returns the entry of an item whose row is in this slot.
 pub(crate) fn item_entry(local: u32, slot: usize) -> Entry {
     Entry::new(NO_HASH, local, slot)
 }
 
-/// Returns the label of an item, from its row.
+/// Returns the label of an item; reads it from the item's row.
 pub(crate) fn label_of(pages: &Pages, entry: Entry) -> Option<i64> {
     let row = RowRef::new(pages, pages.row(entry)?);
     kind::read_label(&row.field())
@@ -88,7 +89,7 @@ fn items(table: &Table, id: TableId, collection: CollectionId) -> Result<&VecDeq
     }
 }
 
-/// Returns the label for an item put before place `at`; `None` if there is no room.
+/// Returns the label for an item that is put before index `at`; `None` if no label is free there.
 fn label_for(pages: &Pages, items: &VecDeque<Entry>, at: usize) -> Option<i64> {
     let label = |at: usize| items.get(at).and_then(|entry| label_of(pages, *entry));
     let before = at.checked_sub(1).and_then(label);
@@ -103,7 +104,8 @@ fn label_for(pages: &Pages, items: &VecDeque<Entry>, at: usize) -> Option<i64> {
     }
 }
 
-/// Returns the items around place `at` to be labelled anew, with the first label and the step.
+/// Returns the items around index `at` that get new labels: the first one, the end, the first new label, and the step
+/// between labels.
 fn stretch(pages: &Pages, items: &VecDeque<Entry>, at: usize) -> (usize, usize, i64, i64) {
     let label = |at: usize| items.get(at).and_then(|entry| label_of(pages, *entry));
     let mut reach = STRETCH;
@@ -130,10 +132,10 @@ fn stretch(pages: &Pages, items: &VecDeque<Entry>, at: usize) -> (usize, usize, 
 }
 
 impl Partition {
-    /// Adds items at an end, one after the other.
+    /// Adds items at an end of a list, one after the other.
     ///
     /// # Errors
-    /// `OutOfMemory` like [`put`](Self::put), when the first ones may have been added; `Usage` if there is no such
+    /// `OutOfMemory` like [`put`](Self::put), possibly after the first items were added; `Usage` if there is no such
     /// list.
     pub fn list_push(
         &mut self,
@@ -151,8 +153,8 @@ impl Partition {
         Ok(())
     }
 
-    /// Adds items at an end, as far as there are labels on that side. Returns their number: all of them, except for a
-    /// list whose labels are used up.
+    /// Adds items at an end of a list, as far as labels are free on that side. Returns the number of items added: all
+    /// of them, unless the labels are used up.
     fn push_some(
         &mut self,
         undo: &mut Undo,
@@ -200,7 +202,7 @@ impl Partition {
         refused.map_or(Ok(entries.len()), Err)
     }
 
-    /// Removes items from an end.
+    /// Removes items from an end of a list.
     ///
     /// # Errors
     /// `Usage` if there is no such list or it has fewer items.
@@ -235,7 +237,8 @@ impl Partition {
         Ok(())
     }
 
-    /// Returns the label for an item put before place `at`. The items around it get labels anew if no label is free.
+    /// Returns the label for an item that is put before index `at`. If no label is free there, assigns new labels to
+    /// the items around it.
     fn make_label(&mut self, undo: &mut Undo, of: TableCollection, at: usize) -> Result<i64> {
         let TableCollection {
             table: id,
@@ -251,10 +254,10 @@ impl Partition {
         label.ok_or_else(|| no_label_left(id, list))
     }
 
-    /// Puts an item before the one at place `at`, or behind the last.
+    /// Puts an item before the item at index `at`, or behind the last item if `at` is the list's length.
     ///
     /// # Errors
-    /// Like [`list_push`](Self::list_push); `Usage` beyond the end.
+    /// Like [`list_push`](Self::list_push); `Usage` if `at` is beyond the list's length.
     pub fn list_insert(
         &mut self,
         undo: &mut Undo,
@@ -285,7 +288,7 @@ impl Partition {
         Ok(())
     }
 
-    /// Overwrites the item at place `at`.
+    /// Overwrites the item at index `at`.
     ///
     /// # Errors
     /// Like [`list_insert`](Self::list_insert).
@@ -322,7 +325,7 @@ impl Partition {
         Ok(())
     }
 
-    /// Removes the item at place `at`.
+    /// Removes the item at index `at`.
     ///
     /// # Errors
     /// `Usage` if there is no such item.
@@ -344,7 +347,7 @@ impl Partition {
         Ok(())
     }
 
-    /// Gives the items around place `at` labels with room between them.
+    /// Assigns new labels, with room between them, to the items around index `at`.
     fn relabel(&mut self, undo: &mut Undo, of: TableCollection, at: usize) -> Result<()> {
         let TableCollection {
             table: id,
@@ -361,7 +364,7 @@ impl Partition {
             let key = ElementKey::labelled(list, label);
             let mut copy = Vec::new();
             let (row, fresh) = match row.place {
-                // The longer label may make the row too long for a slot.
+                // The new label may be longer and make the row too long for a slot.
                 Place::Inline { value, .. } => {
                     copy.extend_from_slice(value);
                     let new = NewRow {
@@ -431,7 +434,7 @@ fn add_item(
     write_item(pages, table, part, to, value)
 }
 
-/// Writes the row of an item: over the old one, or in a new slot.
+/// Writes the row of an item over the old one if the slot's class fits, otherwise to a new slot.
 fn write_item(
     pages: &mut Pages,
     table: &mut Table,
@@ -450,7 +453,7 @@ fn write_item(
     cells::write(pages, table, part, to.destination(), &new)
 }
 
-/// Returns the error of a label that this code cannot have written: pushes use up no direction in 2^51 steps.
+/// Returns the error for labels that this code cannot have written: 2^51 pushes in one direction do not use them up.
 fn no_label_left(table: TableId, list: CollectionId) -> Error {
     Error::corrupt(
         format!("list {} of table {table}", list.0),

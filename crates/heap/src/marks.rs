@@ -1,16 +1,16 @@
-//! The slots of a page that records have changed during a restart in a way that an index entry does not survive.
+//! The slots of a page whose index entries are void, because records changed them during a restart.
 //!
 //! An entry of the image's sidecar stays true as long as its slot stays taken and no record touches the slot's
-//! *identity*. These are the first bytes of the row, which say what the row is and which key it has. Values may change.
+//! *identity*. The identity is the first bytes of the row, which contain its kind and its key. The value may change.
 //!
-//! A record knows bytes and no slots. Where image and log are played at the same time its page, and so the class of its
-//! slots, may still be on the disk. So the runs of bytes are kept, and the slots that they belong to are looked up when
-//! the page is whole. The length of identities is noted while the page comes from the image: that of its longest row. A
-//! run that touches a byte of the bitmap counts for all eight slots of that byte. So a slot without a mark was taken in
-//! the image, is taken now, and has the identity that it had.
+//! A record names bytes, not slots. When image and log are played at the same time, its page may still be on the disk,
+//! and the class of the page's slots is then unknown. So the changed runs of bytes are kept, and the slots that contain
+//! them are determined when the page is complete. While the page is read from the image, the length of its longest
+//! identity is noted. A run that touches a byte of the bitmap counts for all eight slots of that byte. So a slot
+//! without a mark was taken in the image, is taken now, and has the identity that it had in the image.
 //!
-//! A record that touches the page's header marks all of it: the class or the table may be another. A page is also
-//! marked whole when it has more runs than are cheaper to keep than its rows are to read.
+//! A record that touches the page's header marks the whole page, because the class or the table may have changed. The
+//! whole page is also marked when keeping its runs costs more than reading its rows.
 //!
 //! Invariant: a page without a mark is as the image has it.
 
@@ -24,10 +24,10 @@ pub(crate) const SLOT_WORDS: usize = 1024 / 64;
 /// The most runs that are kept of a page.
 const RUNS_MAX: usize = 128;
 
-/// The slots of a page, one bit each.
+/// A set of slots of a page, one bit for each slot.
 pub(crate) type Slots = [u64; SLOT_WORDS];
 
-/// A run of bytes of a page: its begin and its end.
+/// A run of bytes of a page: its start and its end.
 type Run = (u16, u16);
 
 #[derive(Clone, Default)]
@@ -45,7 +45,7 @@ pub(crate) struct Marks {
 }
 
 impl Marks {
-    /// Notes that records may change any page below `pages`.
+    /// Makes room for the marks of all pages below `pages`.
     pub(crate) fn grow(&mut self, pages: usize) {
         if self.pages.len() < pages {
             self.pages.resize(pages, Mark::Nothing);
@@ -77,7 +77,7 @@ impl Marks {
         }
     }
 
-    /// Reads the mark of a page, so that it is in the cache.
+    /// Reads the mark of a page, so that it is in the cache afterwards.
     #[inline]
     pub(crate) fn fetch(&self, local: u32) -> u16 {
         match self.pages.get(index(local)) {
@@ -91,13 +91,13 @@ impl Marks {
         matches!(self.pages.get(index(local)), None | Some(Mark::Nothing))
     }
 
-    /// Returns whether all of a page is marked.
+    /// Returns whether the whole page is marked.
     pub(crate) fn is_all_marked(&self, local: u32) -> bool {
         matches!(self.pages.get(index(local)), Some(Mark::All))
     }
 
-    /// Returns the slots of a page of this class whose entries are void. Identities take `identity` bytes at most;
-    /// unless that is known, any byte of a slot counts.
+    /// Returns the slots of a page of this class whose entries are void. `identity` is the length of the page's longest
+    /// identity. If it is unknown, a change of any byte of a slot voids the slot's entry.
     pub(crate) fn void_slots(
         &self,
         local: u32,
@@ -133,7 +133,7 @@ impl Marks {
     }
 }
 
-/// Sorts runs, and merges those that meet.
+/// Sorts runs, and merges runs that overlap or touch.
 fn merge(runs: &mut Vec<Run>) {
     runs.sort_unstable();
     runs.dedup_by(|next, run| {
@@ -159,7 +159,7 @@ mod tests {
         slots[slot / 64] >> (slot % 64) & 1 == 1
     }
 
-    /// Returns the void slots of page 1, one by one, after records that changed these runs.
+    /// Returns the void slots of page 1 after records have changed these runs.
     fn void(class: SlotClass, identity: Option<usize>, runs: &[(usize, usize)]) -> Vec<usize> {
         let mut marks = Marks::default();
         marks.grow(3);
@@ -199,7 +199,7 @@ mod tests {
         assert_eq!(void(class, Some(IDENTITY), &into_the_first), all);
     }
 
-    /// Compares the marks with a set of bytes, for random runs in any number.
+    /// Compares the marks of random runs, in any number, with a set of changed bytes.
     #[test]
     fn no_slot_is_missed_however_many_runs_there_are() {
         let mut rng = fastrand::Rng::with_seed(1);

@@ -1,8 +1,9 @@
-//! Fields and members: writing and removing the elements of hashes, sets, sorted sets and streams.
+//! Writing and removing elements of hashes, sets, sorted sets and streams.
 //!
-//! Each element is one row, so a small change logs a small record however big the collection is. Its key is the
-//! collection's id and its name. It lies in the pages of its collection's home. A score is the value of its row. A new
-//! score is eight bytes of the log, and a move in the order of scores, which is derived and not logged.
+//! Each element is one row, so a small change logs a small record, however big the collection is. The row's key is the
+//! collection's id followed by the element's name. The row lies in a page of the partition that is the collection's
+//! home. A member's score is the value of its row. A new score logs eight bytes. The order of scores is derived and not
+//! logged.
 
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::{Error, Result, TableId};
@@ -26,12 +27,12 @@ use crate::row_ref::RowRef;
 use crate::rows::not_attached;
 use crate::undo::{PartUndo, Undo};
 
-/// Returns the error of an operation that does not fit the collection, which is a bug of the caller.
+/// Returns the error for an operation that does not fit the collection. It is a bug of the caller.
 pub(crate) fn misused(table: TableId, id: CollectionId, what: &str) -> Error {
     Error::Usage(format!("collection {} of table {table}: {what}", id.0))
 }
 
-/// Changes an index and notes its inverse.
+/// Changes a collection's index and notes the inverse for a rollback.
 pub(crate) fn edit(
     table: &mut Table,
     part: &mut PartUndo,
@@ -54,7 +55,7 @@ fn score_of(pages: &Pages, row: Row<'_>) -> f64 {
 }
 
 impl Partition {
-    /// Makes a collection without elements, whose header the same transaction writes.
+    /// Makes a collection without elements. The same transaction writes its header.
     pub(crate) fn make_collection(
         &mut self,
         undo: &mut Undo,
@@ -84,12 +85,12 @@ impl Partition {
         Ok(id)
     }
 
-    /// Writes a field or a part of a stream with its value, or a member of a set with an empty one. Writes a member of
-    /// a sorted set with its score as eight bytes. Returns whether it is new.
+    /// Writes an element. The value of a field or of a part of a stream is arbitrary. A set's member has an empty
+    /// value, and a sorted set's member has its score in eight bytes. Returns whether the element is new.
     ///
     /// # Errors
-    /// `OutOfMemory` like [`put`](Self::put); `Usage` if there is no such collection, it is a list, or the value does
-    /// not fit its shape.
+    /// `OutOfMemory` like [`put`](Self::put); `Usage` if there is no such collection, if it is a list, or if the value
+    /// does not fit the collection's shape.
     pub fn element_put(
         &mut self,
         undo: &mut Undo,
@@ -155,7 +156,7 @@ impl Partition {
         Ok(old.is_none())
     }
 
-    /// Removes a field or member. Returns whether it was there.
+    /// Removes a field or member. Returns whether it existed.
     ///
     /// # Errors
     /// `Usage` if there is no such collection or it is a list.
@@ -169,8 +170,8 @@ impl Partition {
         Ok(taken.is_some())
     }
 
-    /// Removes a field or member, and passes its row to `read`. Returns the result of `read`, or `None` if it was not
-    /// there.
+    /// Removes a field or member, after passing its row to `read`. Returns the result of `read`; `None` if there is no
+    /// such element.
     ///
     /// # Errors
     /// Like [`element_delete`](Self::element_delete).
@@ -221,12 +222,12 @@ impl Partition {
 /// An element that was found by its name.
 struct Found<'a> {
     entry: Entry,
-    /// Its rank, in a collection that has an order.
+    /// The element's rank, in a collection that has an order.
     rank: Option<u64>,
     row: RowRef<'a>,
 }
 
-/// Finds an element and its rank. In a stream, one descent of the order yields both: its scores follow from the names.
+/// Finds an element and its rank. In a stream one descent of the order finds both, because scores follow from names.
 fn find_ranked<'a>(pages: &'a Pages, collection: &Collection, field: &[u8]) -> Option<Found<'a>> {
     let order = order_of(Some(collection));
     if let (Shape::Stream, Some(order)) = (collection.shape, order) {
@@ -249,7 +250,7 @@ fn order_of(collection: Option<&Collection>) -> Option<&OrderIndex> {
     }
 }
 
-/// Returns whether the numbers of scores and names of a sorted set are equal.
+/// Returns whether a sorted set has as many scores as names. True for all other collections.
 fn ranks_each_name(collection: Option<&Collection>) -> bool {
     match collection.map(|collection| &collection.index) {
         Some(Index::Scores(names, order)) => u64::try_from(names.len()) == Ok(order.len()),
@@ -257,7 +258,7 @@ fn ranks_each_name(collection: Option<&Collection>) -> bool {
     }
 }
 
-/// Returns the rank of a name with a score, in a collection that has an order.
+/// Returns the rank that a name with this score has or would have; `None` if the collection has no order.
 fn rank_in(
     pages: &Pages,
     table: &Table,
@@ -269,7 +270,8 @@ fn rank_in(
     Some(rank_of(pages, order, score, field))
 }
 
-/// Returns the score, if there is to be one, or the fault of the value.
+/// Returns the score that the value gives, or `None` for shapes without scores. Fails with what is wrong with the
+/// value.
 pub(crate) fn check_value(
     shape: Shape,
     field: &[u8],

@@ -1,28 +1,28 @@
-//! The account of memory by use. Writes are refused at the limit; reads and deletes are not.
+//! The memory in use, counted by use. At the limit writes are refused, but reads and deletes are not.
 //!
-//! Each part adds its size; the sum is compared with the limit at the few places where memory grows. The counters are
-//! independent and approximate: nothing is derived from two of them being read at one instant.
+//! Each component adds the size of its memory. The sum is compared with the limit in the few functions that let memory
+//! grow. The counters are independent and approximate: no code depends on reading two of them at the same instant.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The use of memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MemoryUse {
-    /// Pages of the heap that hold something.
+    /// Pages of the heap that are in use.
     Pages,
     /// Hash and ordered indexes.
     Indexes,
     /// Before-images of running transactions.
     Undo,
-    /// Copies of pages on their way to an image.
+    /// Copies of pages that are being written to an image.
     Staging,
     /// Log blocks that are not written yet.
     Log,
     /// Buffers of clients: unfinished requests, queued transactions, replies and messages.
     Clients,
-    /// Bytes that open cuts need of pages that have changed since.
+    /// Bytes of changed pages that are kept for open cuts.
     Kept,
-    /// Passwords that wait to be tried, and the memory of trying one.
+    /// Passwords that wait to be checked, and the memory that checking one takes.
     Passwords,
 }
 
@@ -39,7 +39,7 @@ impl MemoryUse {
         MemoryUse::Passwords,
     ];
 
-    /// Returns a word for reports.
+    /// Returns the name of the use in reports.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -55,16 +55,16 @@ impl MemoryUse {
     }
 }
 
-/// The memory at which the kernel ends the process.
+/// The amount of memory at which the kernel kills the process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ceiling {
     /// Its size in bytes, swap included.
     pub bytes: u64,
-    /// The file that sets it.
+    /// The file that sets this limit.
     pub set_by: String,
 }
 
-/// The bytes in use, by use, and the limit.
+/// The bytes in use, for each use, and the limit.
 #[derive(Debug)]
 pub struct MemoryAccount {
     pages: AtomicU64,
@@ -76,7 +76,7 @@ pub struct MemoryAccount {
     kept: AtomicU64,
     passwords: AtomicU64,
     limit: AtomicU64,
-    /// The part of the limit that is kept for [`MemoryUse::Clients`].
+    /// The part of the limit that is reserved for [`MemoryUse::Clients`].
     reserve: AtomicU64,
     kept_free: AtomicU64,
     kept_share: AtomicU64,
@@ -88,7 +88,7 @@ pub struct MemoryAccount {
 pub struct KeptBound {
     /// The bytes that are always allowed.
     pub free: u64,
-    /// The divisor of the memory in use that gives the limit beyond `free`; above 0.
+    /// The memory in use is divided by this to get the limit that applies above `free`; must be above 0.
     pub share: u64,
 }
 
@@ -122,13 +122,13 @@ impl MemoryAccount {
         }
     }
 
-    /// Returns the account with the memory at which the kernel ends the process.
+    /// Returns the account, extended by the amount at which the kernel kills the process.
     #[must_use]
     pub fn with_ceiling(self, ceiling: Option<Ceiling>) -> Self {
         MemoryAccount { ceiling, ..self }
     }
 
-    /// Returns the memory at which the kernel ends the process, if it is known.
+    /// Returns the amount of memory at which the kernel kills the process, if it is known.
     #[must_use]
     pub fn ceiling(&self) -> Option<&Ceiling> {
         self.ceiling.as_ref()
@@ -152,13 +152,13 @@ impl MemoryAccount {
         self.counter(what).fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Subtracts bytes of a use that were added before.
+    /// Subtracts bytes from a use, which must have been added before.
     pub fn sub(&self, what: MemoryUse, bytes: u64) {
         let before = self.counter(what).fetch_sub(bytes, Ordering::Relaxed);
         debug_assert!(before >= bytes, "{what:?}: {before} - {bytes}");
     }
 
-    /// Replaces an amount that was added before by another.
+    /// Changes the amount of a use from `old`, which must have been added before, to `new`.
     pub fn change(&self, what: MemoryUse, old: u64, new: u64) {
         if new > old {
             self.add(what, new - old);
@@ -185,12 +185,12 @@ impl MemoryAccount {
         self.limit.load(Ordering::Relaxed)
     }
 
-    /// Sets the limit, bytes. The bytes in use stay even if they exceed it.
+    /// Sets the limit, bytes. Memory that already exceeds the new limit stays in use.
     pub fn set_limit(&self, bytes: u64) {
         self.limit.store(bytes, Ordering::Relaxed);
     }
 
-    /// Reserves a part of the limit for clients' buffers: no other use may grow into it.
+    /// Reserves a part of the limit for clients' buffers. Other uses are refused before they grow into it.
     pub fn set_reserve(&self, bytes: u64) {
         self.reserve.store(bytes, Ordering::Relaxed);
     }
@@ -202,7 +202,7 @@ impl MemoryAccount {
         self.kept_share.store(bound.share, Ordering::Relaxed);
     }
 
-    /// Returns whether more is kept for open cuts than is allowed.
+    /// Returns whether the memory kept for open cuts exceeds its bound.
     #[must_use]
     pub fn is_kept_over_bound(&self) -> bool {
         let kept = self.get(MemoryUse::Kept);
@@ -210,8 +210,8 @@ impl MemoryAccount {
         kept > self.kept_free.load(Ordering::Relaxed) && kept > share()
     }
 
-    /// Returns whether `bytes` more, not of clients' buffers, stay within the limit. Buffers count as the part that is
-    /// reserved for them, or as their size if that is more.
+    /// Returns whether `bytes` more stay within the limit, for any use except clients' buffers. Clients' buffers count
+    /// as their reserved part, or as their actual size if that is more.
     #[must_use]
     pub fn has_room(&self, bytes: u64) -> bool {
         let clients = self.get(MemoryUse::Clients);

@@ -1,17 +1,18 @@
-//! The place of the name of a part of a stream among other names, as a score. With it most names are compared without
+//! The position of a stream part's name among other names, as a score. With scores most names are compared without
 //! reading a row.
 //!
-//! Any names give scores that ascend as they do, though not strictly: where two have one score, the rows decide. The
-//! precision of scores follows the way in which streams name their rows (docs/formats/stream.md): a kind, then numbers,
-//! then the id of an entry. A number that is too great for its bits shares the score of all above it.
+//! The order of scores agrees with the order of names, but two names may have the same score. In that case their rows
+//! are compared. The precision of scores is chosen for the names that streams give their rows (docs/formats/stream.md):
+//! a kind, then numbers, then the id of an entry. All numbers that are too great for their bits get the same bits.
 
-/// The number of bits of a score. A float between 0 and 2 has this number of bits, which sort as the floats do.
+/// The number of bits of a score. Floats from 0 to below 2 differ only in this number of low bits, which sort as the
+/// floats do.
 const BITS: u32 = 62;
 
 /// The number of bits of the kind, the first byte of a name.
 const KIND_BITS: u32 = 3;
 
-/// For each kind: the bytes of each number behind it, and the number of bits of the score that it takes.
+/// For each kind, the numbers that follow it in a name: the bytes of each, and the bits of the score for it.
 const LAYOUTS: [&[(usize, u32)]; 1 << KIND_BITS] = [
     PLAIN,
     PLAIN,
@@ -41,8 +42,8 @@ const _: () = {
     }
 };
 
-/// Several numbers as one, the first in the highest bits. A number that does not fit is the greatest, and so are all
-/// behind it.
+/// Several numbers in one, the first in the highest bits. If a number does not fit its bits, it and all numbers behind
+/// it become the greatest value.
 struct Packed {
     bits: u64,
     left: u32,
@@ -73,7 +74,7 @@ pub(crate) fn place_of(name: &[u8]) -> f64 {
     let layout = LAYOUTS.get(usize::from(kind)).copied().unwrap_or(PLAIN);
     for &(bytes, width) in layout {
         let (number, behind) = rest.split_at(bytes.min(rest.len()));
-        // Missing bytes count as zeros: a name comes before those that it begins.
+        // Missing bytes count as zeros, so a name does not sort behind a longer name that begins with it.
         let mut full = [0; 8];
         full[8 - bytes..][..number.len()].copy_from_slice(number);
         packed.push(u64::from_be_bytes(full), width);

@@ -1,7 +1,7 @@
-//! The cells of slots that a transaction has saved, where it did not save the whole slot.
+//! The cells that a transaction has saved of slots that it did not save as a whole.
 //!
-//! A slot that is changed a few bytes at a time has one word here. So no byte is saved twice, neither by the next
-//! change of a few bytes nor when the slot is written as a whole.
+//! A slot that is changed a few bytes at a time has one word here. So no byte is saved twice, neither by the next small
+//! change nor when the whole slot is written later.
 
 use hashbrown::HashTable;
 use perdura_base::checksum::mix64;
@@ -9,15 +9,15 @@ use perdura_base::checksum::mix64;
 /// The most cells of a slot.
 const CELLS: usize = u64::BITS as usize;
 
-/// Cells of a slot, one bit each.
+/// A set of cells of a slot, one bit for each cell.
 pub(crate) type Cells = u64;
 
-/// Returns the bytes of a cell of a slot.
+/// Returns the size of one cell of a slot with this many bytes.
 pub(crate) fn cell_bytes(slot_bytes: usize) -> usize {
     slot_bytes.div_ceil(CELLS).next_multiple_of(8)
 }
 
-/// Returns the ranges of a slot that cells make, each as long as possible.
+/// Returns the byte ranges of a slot that the cells cover. Neighbouring cells are one range.
 pub(crate) fn ranges(
     mut cells: Cells,
     slot_bytes: usize,
@@ -37,17 +37,17 @@ pub(crate) fn ranges(
     })
 }
 
-/// The number of slots up to which they are searched one by one.
+/// The number of slots up to which a search is linear.
 const LINEAR_MAX: usize = 16;
 
-/// A slot, by its page and offset.
+/// A slot, identified by its page and offset, and its saved cells.
 struct Slot {
     key: u64,
     bytes: usize,
     saved: Cells,
 }
 
-/// The slots of which cells are saved.
+/// The slots of which single cells are saved.
 #[derive(Default)]
 pub(crate) struct Narrow {
     slots: Vec<Slot>,
@@ -73,7 +73,7 @@ impl Narrow {
         self.seen.clear();
     }
 
-    /// Returns the bytes held.
+    /// Returns the bytes of memory that this takes.
     pub(crate) fn bytes(&self) -> usize {
         self.slots.capacity() * size_of::<Slot>() + self.seen.allocation_size()
     }
@@ -87,8 +87,8 @@ impl Narrow {
         self.slots.get_mut(found)
     }
 
-    /// Adds cells of a slot. Returns those that are new. Returns `None` if a slot of another length began there: the
-    /// page was given to another class in the meantime.
+    /// Notes cells of a slot as saved. Returns those that were not saved before. Returns `None` if a slot of another
+    /// length began at this offset: the page's class has changed since.
     pub(crate) fn add(&mut self, key: u64, bytes: usize, cells: Cells) -> Option<Cells> {
         debug_assert_eq!(cells & !all_cells(bytes), 0, "cells of the slot");
         if let Some(slot) = self.find(key) {
@@ -115,8 +115,8 @@ impl Narrow {
         Some(cells)
     }
 
-    /// Returns the cells of a slot that are not saved yet, and notes them as saved. Returns `None` if no cell of the
-    /// slot was saved.
+    /// Notes all cells of a slot as saved. Returns those that were not saved before; `None` if no cell of the slot was
+    /// saved.
     pub(crate) fn complete(&mut self, key: u64, bytes: usize) -> Option<Cells> {
         let slot = self.find(key).filter(|slot| slot.bytes == bytes)?;
         let all = all_cells(bytes);

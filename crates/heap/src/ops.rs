@@ -1,6 +1,6 @@
 //! Changes of indexes, noted so that a rollback undoes them.
 //!
-//! Indexes are derived from rows and have no before-images: an operation names the change to be undone instead.
+//! Indexes are derived from rows and have no before-images. An operation describes the change that a rollback undoes.
 
 use perdura_base::TableId;
 use perdura_page::{CollectionId, End, Shape};
@@ -8,7 +8,7 @@ use perdura_page::{CollectionId, End, Shape};
 use crate::edit::{Edit, Owner};
 use crate::entry::Entry;
 
-/// A change of an index, to be undone.
+/// A change of an index that a rollback undoes.
 #[derive(Clone, Copy)]
 pub(crate) enum Op {
     Inserted {
@@ -21,13 +21,13 @@ pub(crate) enum Op {
         entry: Entry,
         key: KeyCopy,
     },
-    /// A row got an entry in a secondary index.
+    /// A row was added to a secondary index.
     IndexAdded {
         table: TableId,
         index: u16,
         key: KeyCopy,
     },
-    /// A row lost an entry in a secondary index.
+    /// A row was removed from a secondary index.
     IndexRemoved {
         table: TableId,
         index: u16,
@@ -50,15 +50,14 @@ pub(crate) enum Op {
         id: CollectionId,
         inverse: Edit,
     },
-    /// `count` items were put at an end of a list.
+    /// `count` items were added at an end of a list.
     Pushed {
         table: TableId,
         id: CollectionId,
         end: End,
         count: usize,
     },
-    /// Items were removed from an end of a list. `items` gives their place in the list of all removed items, and their
-    /// number.
+    /// Items were removed from an end of a list. `items` is where they are among all popped items of the partition.
     Popped {
         table: TableId,
         id: CollectionId,
@@ -76,7 +75,7 @@ pub(crate) enum Op {
     },
     /// A collection lost its header.
     Orphaned { table: TableId, id: CollectionId },
-    /// A draft got a header.
+    /// A draft was claimed by a header.
     Claimed { table: TableId, id: CollectionId },
 }
 
@@ -100,14 +99,14 @@ impl Op {
     }
 }
 
-/// The place of the copy of a key; empty for tables without an ordered index.
+/// The position of the copy of a key; empty for tables without an ordered index.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct KeyCopy {
     pub(crate) at: usize,
     pub(crate) bytes: usize,
 }
 
-/// The place of the items of one removal among all the popped items of a partition.
+/// The position and number of the items of one removal among all popped items of a partition.
 #[derive(Clone, Copy)]
 pub(crate) struct PoppedItems {
     pub(crate) from: usize,

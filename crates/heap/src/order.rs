@@ -1,22 +1,23 @@
 //! The order-statistics index of a sorted set: a B+tree of (score, entry) that counts.
 //!
-//! A sorted set must answer three questions: a member's rank, the member at a rank, and the stretch between two scores
-//! or two members. Each inner node therefore keeps, beside a child, the number of items below it, and all of these
-//! questions are one descent. An item is 16 bytes: the score as an integer that sorts like it, and the [`Entry`] that
-//! names the place of the row. The member itself stays in its page, so nothing is stored twice. A caller finds an
-//! item's rank by a predicate that reads pages, and inserts and removes by rank. Undoing a change therefore needs no
-//! page at all, which matters because a rollback restores the pages first.
+//! A sorted set must answer three questions: the rank of a member, the member at a rank, and the stretch between two
+//! scores or two members. So an inner node keeps for each child the number of items below it, and each question takes
+//! one descent. An item is 16 bytes: the score as an integer that sorts like it, and the [`Entry`] with the place of
+//! the row. The member itself is only in its page, so nothing is stored twice. A caller finds an item's rank by a
+//! predicate that reads pages, and inserts and removes items by rank. So undoing a change reads no page. This matters
+//! because a rollback restores the pages first.
 //!
-//! Memory counts more than the last nanosecond. Nodes own arrays that grow by eight items at a time. So a node that is
-//! two thirds full takes little more than two thirds of a full one. A node at the tree's edge splits there instead of
-//! in its middle, so that ascending scores (times, counters) leave full nodes behind.
+//! Memory matters more than the last nanosecond. The array of a node grows by eight items at a time. So a node that is
+//! two thirds full takes little more than two thirds of the memory of a full one. A node at the tree's edge is split at
+//! its end and not in the middle, so that ascending scores (times, counters) leave full nodes behind.
 //!
 //! Invariants, which [`check`](OrderIndex::check) walks in tests: all leaves are equally deep; items ascend strictly. A
-//! child's `low` is its smallest item exactly, for a separator that names a removed row could not be compared; its
-//! `count` is exact. A node that is not at an edge of the tree has at least a quarter of its items. `bytes` is the size
-//! of the arrays.
+//! child's `low` is exactly its smallest item, because a separator that named a removed row could not be compared. A
+//! child's `count` is exact. A node that is not at an edge of the tree has at least a quarter of its items. `bytes` is
+//! the size of the arrays.
 //!
-//! -0.0 and 0.0 are one score here, because they compare equal. A caller that shows a score reads it from the row.
+//! -0.0 and 0.0 are the same score here, because they compare equal. A caller that displays a score reads it from the
+//! row.
 
 mod array;
 mod node;
@@ -33,7 +34,7 @@ const SIGN: u64 = 1 << 63;
 
 /// Returns an integer that sorts as the score does. The caller must refuse NaN.
 fn key_of(score: f64) -> u64 {
-    // The addition turns -0.0 into 0.0 and leaves every other score alone.
+    // The addition turns -0.0 into 0.0 and leaves every other score unchanged.
     let bits = (score + 0.0).to_bits();
     if bits & SIGN == 0 { bits | SIGN } else { !bits }
 }
@@ -58,7 +59,7 @@ impl OrderIndex {
         OrderIndex::default()
     }
 
-    /// Returns an index of items that ascend already.
+    /// Returns an index of items that are already in ascending order.
     pub(crate) fn from_sorted(items: Vec<(f64, Entry)>) -> OrderIndex {
         let mut index = OrderIndex::new();
         debug_assert!(
@@ -79,15 +80,15 @@ impl OrderIndex {
         self.len
     }
 
-    /// Returns the bytes on the heap.
+    /// Returns the size of the nodes' arrays, bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Adds an item behind `rank` others, which is where it belongs.
+    /// Inserts an item at a rank. The caller has found this rank for it.
     ///
     /// # Panics
-    /// Panics if there are fewer.
+    /// Panics if the index has fewer than `rank` items.
     pub(crate) fn insert_at(&mut self, rank: u64, score: f64, entry: Entry) {
         assert!(rank <= self.len, "rank {rank} of {}", self.len);
         let item = Item {
@@ -124,12 +125,12 @@ impl OrderIndex {
         self.root.at(rank).map(Item::open)
     }
 
-    /// Returns the number of items for which `pred` holds. It must hold for the first ones and no others.
+    /// Returns the number of items for which `pred` holds. `pred` must hold for a prefix of the items and for no other.
     pub(crate) fn partition_point(&self, pred: impl FnMut(f64, Entry) -> bool) -> u64 {
         self.partition(pred).0
     }
 
-    /// Like [`partition_point`](Self::partition_point), but also returns the item behind these.
+    /// Like [`partition_point`](Self::partition_point), but also returns the first item for which `pred` does not hold.
     pub(crate) fn partition(
         &self,
         mut pred: impl FnMut(f64, Entry) -> bool,
@@ -139,7 +140,7 @@ impl OrderIndex {
         (rank, next.map(Item::open))
     }
 
-    /// Returns the items from one rank to before another, from either end.
+    /// Returns the items from rank `from` to before rank `to`. They can be read from both ends.
     pub(crate) fn range(&self, from: u64, to: u64) -> Range<'_> {
         let to = to.min(self.len);
         Range::new(&self.root, from.min(to), to)

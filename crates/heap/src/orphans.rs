@@ -1,11 +1,12 @@
-//! Collections without a key.
+//! Collections that no key names any more.
 //!
-//! DEL and overwrite change the header of a collection only. If its rows are few, the same transaction removes them. A
-//! big collection becomes an *orphan*, which no command can read. Its rows are removed in steps, each a separate logged
-//! transaction. The list of orphans is volatile: after a restart it is every collection that no header names.
+//! DEL and overwrites change only the header of a collection. If the collection has few rows, the same transaction
+//! removes them. A big collection becomes an *orphan*, which no command can read. Its rows are removed in steps, each a
+//! separate logged transaction. The list of orphans is kept only in memory: a restart lists every collection that no
+//! header names.
 //!
-//! Background work could fall behind a loop that makes and deletes big collections. So once more
-//! than [`OrphanLimits::debt_rows`] rows wait, each element that is written removes two of them first.
+//! A client that makes and deletes big collections in a loop could outrun the background. So while more than
+//! [`OrphanLimits::debt_rows`] rows wait, writing an element first removes two of them.
 
 use perdura_base::TableId;
 use perdura_base::flaw::{Flaw, armed};
@@ -29,12 +30,12 @@ use crate::trim::trim;
 use crate::undo::{PartUndo, Undo};
 
 impl Partition {
-    /// Sets the limits of what is removed at once and in steps.
+    /// Sets the limits on what is removed at once and in steps.
     pub fn set_orphan_limits(&mut self, limits: OrphanLimits) {
         self.orphan_limits = limits;
     }
 
-    /// Removes a collection whose header is gone, or makes it an orphan.
+    /// Removes a collection whose header is gone, or makes it an orphan if it is big.
     pub fn orphan(&mut self, undo: &mut Undo, id: TableId, collection: CollectionId) {
         let part = undo.part_mut(self.pages.id);
         let Some(table) = self.tables.get_mut(&id) else {
@@ -65,7 +66,7 @@ impl Partition {
         table.account(&self.pages.memory);
     }
 
-    /// Removes up to `max` rows of orphans. Returns their number; 0: there is no orphan.
+    /// Removes at most `max` rows of orphans. Returns the number of rows removed, which is 0 if there is no orphan.
     pub fn purge_orphans(&mut self, undo: &mut Undo, max: usize) -> usize {
         let part = undo.part_mut(self.pages.id);
         let chain_pages = self.orphan_limits.chain_pages;
@@ -94,7 +95,7 @@ impl Partition {
         u64::try_from(rows.sum::<usize>()).unwrap_or(u64::MAX)
     }
 
-    /// Frees two waiting pages of a long chain for each page that is about to be written. So overwriting long strings
+    /// Frees two pages of an orphan's long chain for each page that is about to be written. So overwriting long strings
     /// cannot outrun the purge.
     pub(crate) fn pay_for_chains(&mut self, undo: &mut Undo, id: TableId, pages: usize) {
         let part = undo.part_mut(self.pages.id);
@@ -110,7 +111,7 @@ impl Partition {
         }
     }
 
-    /// Removes two rows for each element that is about to be written, as long as too many wait.
+    /// Removes two rows of orphans for each element that is about to be written, as long as too many rows wait.
     pub(crate) fn pay_for_orphans(&mut self, undo: &mut Undo, id: TableId, elements: usize) {
         let Some(table) = self.tables.get_mut(&id) else {
             return;
@@ -141,17 +142,18 @@ fn chain_pages_of(pages: &Pages, collection: &Collection) -> usize {
     pages.sum()
 }
 
-/// The most that one call removes of a collection.
+/// The most that one call of [`remove_rows`] removes of a collection.
 #[derive(Clone, Copy)]
 struct Bounds {
     /// The most rows.
     rows: usize,
-    /// The most pages in the chains of these rows.
+    /// The most pages in the chains of these rows. A single row may exceed it.
     chain_pages: usize,
 }
 
-/// Removes rows of a collection up to the bounds, and with the last one the collection. Returns their number. An item
-/// of a list in a chain of more pages loses some of them instead. Where pages were the limit, all rows count.
+/// Removes rows of a collection up to the bounds, and the collection itself with its last row. If the last item of a
+/// list has a longer chain than the bound, frees only a part of that chain. Returns the number of rows removed if that
+/// emptied the collection, otherwise `bounds.rows`, even if pages were the limit.
 fn remove_rows(
     pages: &mut Pages,
     table: &mut Table,
@@ -202,7 +204,7 @@ fn remove_rows(
     max
 }
 
-/// Takes one row out of a collection's indexes: the cheapest one.
+/// Removes one row from a collection's indexes: the row that is cheapest to remove. Returns its entry.
 fn remove_any(
     table: &mut Table,
     part: &mut PartUndo,
@@ -218,8 +220,8 @@ fn remove_any(
             Some(entry)
         }
         Index::Names(names) => {
-            // Removing moves later entries into the gap, never before it. Only a rollback and the shrinking of an array
-            // put some there.
+            // A removal moves only later entries, into the gap. So only a rollback or the shrinking of an array can put
+            // an entry before the place reached.
             let from = found.purged;
             let place = names
                 .next_taken(from)

@@ -1,8 +1,8 @@
 //! Overwriting a row in place when little of it changes.
 //!
-//! A row of numbers is changed a few bytes at a time. Of such a change the *cells* that differ are saved and written. A
-//! slot has at most 64 of them, of at least eight bytes, so that one word lists the saved cells of a slot. A row of
-//! another length, or with its value in a chain of pages, is written as a whole.
+//! A row of numbers is often changed a few bytes at a time. Then only the *cells* that differ are saved and written. A
+//! slot has at most 64 cells of at least eight bytes each, so that one word lists the saved cells. If the new value has
+//! another length, or the value lies in a chain of pages, the whole row is written.
 
 use perdura_base::Result;
 use perdura_page::{Kind, Place};
@@ -19,7 +19,7 @@ use crate::undo::{PartUndo, Undo};
 /// The number of bytes of a value that are compared at once.
 const BLOCK: usize = 32;
 
-/// Returns the cells of a slot in which a value that begins at `at` differs.
+/// Returns the cells of a slot that differ from a value that is to be written at `at`.
 fn differing(slot: &[u8], at: usize, value: &[u8]) -> Cells {
     let bytes = cell_bytes(slot.len());
     let (old, old_rest) = slot[at..at + value.len()].as_chunks::<BLOCK>();
@@ -34,7 +34,7 @@ fn differing(slot: &[u8], at: usize, value: &[u8]) -> Cells {
     cells | differing_of(old_rest, new_rest, from, bytes)
 }
 
-/// Returns the cells, of `bytes` bytes each, in which the few bytes from `from` on differ.
+/// Returns the cells, of `bytes` bytes each, in which `old` and `new` differ. Both begin at `from` in the slot.
 fn differing_of(old: &[u8], new: &[u8], from: usize, bytes: usize) -> Cells {
     let mut cells = 0;
     let mut mark = |at: usize| cells |= 1 << ((from + at) / bytes);
@@ -44,7 +44,8 @@ fn differing_of(old: &[u8], new: &[u8], from: usize, bytes: usize) -> Cells {
     for (i, (old, new)) in old_words.iter().zip(new_words).enumerate() {
         let word = u64::from_le_bytes(*old) ^ u64::from_le_bytes(*new);
         if word != 0 {
-            // The first byte that differs and the last one are marked: eight bytes lie in two cells at most.
+            // It is enough to mark the first and the last byte that differ, because eight bytes lie in two cells at
+            // most.
             mark(8 * i + byte(word.trailing_zeros()));
             mark(8 * i + 7 - byte(word.leading_zeros()));
         }
@@ -57,15 +58,16 @@ fn differing_of(old: &[u8], new: &[u8], from: usize, bytes: usize) -> Cells {
 }
 
 impl Partition {
-    /// Overwrites the value of a key's row, which is a string. Returns whether there is such a row. Its expiry stays.
+    /// Overwrites the value of a key's row. The row must be a string. Returns false if there is no such row. The expiry
+    /// stays.
     ///
     /// # Errors
-    /// Like [`put`](Self::put); not for a value of the same length that lies in its slot.
+    /// Like [`put`](Self::put). A value of the same length that lies in its slot is never refused.
     pub fn overwrite(&mut self, undo: &mut Undo, to: TableKey<'_>, value: &[u8]) -> Result<bool> {
         self.overwrite_at(undo, to, None, value)
     }
 
-    /// Like [`overwrite`](Self::overwrite), for a row that was probably found at `spot`.
+    /// Like [`overwrite`](Self::overwrite), but looks for the row at `spot` first.
     ///
     /// # Errors
     /// Like [`overwrite`](Self::overwrite).
@@ -117,7 +119,7 @@ impl Partition {
     }
 }
 
-/// Writes a value over the one that begins at `at` in a slot, where they differ.
+/// Writes a value over the value that begins at `at` in a slot. Only cells that differ are written.
 fn patch(pages: &mut Pages, part: &mut PartUndo, entry: Entry, at: usize, value: &[u8]) {
     let local = entry.local();
     let class = pages.class(local);
@@ -127,7 +129,7 @@ fn patch(pages: &mut Pages, part: &mut PartUndo, entry: Entry, at: usize, value:
     if cells == 0 {
         return;
     }
-    // A gap of one cell costs less than another save.
+    // Including a gap of one cell costs less than another save.
     let cells = cells | (cells << 1 & cells >> 1);
     part.save_cells(page, local, begin..begin + bytes, cells);
     let slot = &mut pages.page_mut(local)[begin..begin + bytes];

@@ -1,11 +1,11 @@
 //! The pages of one partition: chunks of zeroed memory, and the lists of free pages.
 //!
-//! Pages at and above a [pool](crate::pools)'s `fresh` were never used. A page below it that holds nothing is on its
-//! free list and keeps its bytes as garbage. Taking it again is logged like any change. Lists are checked when they are
-//! popped, so that a rollback need not search them.
+//! A page at or above a [pool](crate::pools)'s `fresh` was never used. A page below it that is not in use is on its
+//! pool's free list and keeps its old bytes as garbage. Using it again is logged like any change. A page on the list is
+//! checked when it is popped, so a rollback does not have to correct the list.
 //!
-//! A page is *born* when it is used for the first time: it gets the current checkpoint epoch, read under the latch. If
-//! it is born within a sweep, it is not in that sweep's image, and its records show that by their tag.
+//! A page is *born* when it is used for the first time. It then gets the current checkpoint epoch, read under the
+//! latch. If it is born during a sweep, that sweep's image does not have it, and the tags of its records show this.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,7 +21,7 @@ use crate::hash_index::{HashIndex, Place};
 use crate::memory::{MemoryAccount, MemoryUse};
 use crate::undo::PartUndo;
 
-/// The bytes of a page on the memory account.
+/// The bytes that the memory account counts for a page.
 pub(crate) const PAGE_MEMORY: u64 = 16 * 1024;
 
 /// The data kept in memory about a page.
@@ -29,50 +29,50 @@ pub(crate) const PAGE_MEMORY: u64 = 16 * 1024;
 pub(crate) struct PageState {
     /// The number of free slots of a slotted page.
     pub(crate) free_slots: u16,
-    /// A copy of the class of a slotted page. Finding a row then waits for its own cache line only and not for the
-    /// header's first.
+    /// A copy of the class of a slotted page. With it, finding a row waits for one cache line, the row's, and not for
+    /// the header's first.
     pub(crate) class: SlotClass,
-    /// One bit per image slot that does not hold the page as it is.
+    /// One bit for each image slot that does not hold the page's present contents.
     pub(crate) dirty: u8,
     /// The bits of [`flag`].
     pub(crate) flags: u8,
-    /// Restart: the bytes of the longest [identity](perdura_page::row::identity_bytes) in the image, up to
-    /// [`IDENTITY_UNKNOWN`].
+    /// During a restart: the length of the page's longest [identity](perdura_page::row::identity_bytes) in the image,
+    /// below [`IDENTITY_UNKNOWN`] if it is known.
     pub(crate) identity: u8,
 }
 
-/// The value for a page whose rows have longer identities than that, or none.
+/// The value for a page whose identities are longer, or that has none.
 pub(crate) const IDENTITY_UNKNOWN: u8 = u8::MAX;
 
 /// Bits of [`PageState::flags`].
 pub(crate) mod flag {
-    /// On an open list of its table.
+    /// The page is on an open list of its table.
     pub(crate) const OPEN: u8 = 1;
-    /// On the free list.
+    /// The page is on the free list.
     pub(crate) const FREE: u8 = 2;
-    /// Holds something, and is on the memory account.
+    /// The page is in use, and on the memory account.
     pub(crate) const IN_USE: u8 = 4;
-    /// Restart: loaded from the image.
+    /// During a restart: the page was loaded from the image.
     pub(crate) const IN_IMAGE: u8 = 8;
-    /// Restart: changed by a record.
+    /// During a restart: a record has changed the page.
     pub(crate) const CHANGED: u8 = 16;
-    /// Restart: another page behind it is in use, and nothing has been written to it.
+    /// During a restart: a later page is in use, and nothing has been written to this one.
     pub(crate) const UNTOUCHED: u8 = 32;
-    /// Restart: the image has a row in it that is [special](perdura_page::row::is_special).
+    /// During a restart: the image has a [special](perdura_page::row::is_special) row in this page.
     pub(crate) const SPECIAL: u8 = 64;
-    /// Holds rows of a key-addressed table, or did when it was freed: its changes are not logged.
+    /// The page has rows of a key-addressed table, or had when it was freed. Its changes are not logged.
     pub(crate) const KEYED: u8 = 128;
 }
 
 /// The bits of both image slots.
 pub(crate) const DIRTY_BOTH: u8 = 3;
 
-/// A [pool](crate::pools): its used pages, and the free ones among them.
+/// A [pool](crate::pools): which of its pages were ever used, and which of them are free.
 #[derive(Default)]
 pub(crate) struct Pool {
-    /// The first page that was never used, or one of the other pool before it.
+    /// The first page of this pool that was never used, or a page of the other pool just before it.
     pub(crate) fresh: u32,
-    /// Pages that hold nothing; checked when popped.
+    /// Pages that are not in use; checked when they are popped.
     pub(crate) free: Vec<u32>,
 }
 
@@ -83,7 +83,7 @@ pub(crate) struct Pages {
     ckpt_epoch: Arc<AtomicU64>,
     chunks: Vec<Vec<u8>>,
     pub(crate) states: Vec<PageState>,
-    /// The pools. Pages of key-addressed tables belong to the second.
+    /// The two pools. Pages of key-addressed tables belong to the second one.
     pub(crate) pools: [Pool; 2],
     /// The key-addressed tables that are attached, in ascending order.
     keyed: Vec<TableId>,
@@ -93,9 +93,9 @@ pub(crate) fn index(local: u32) -> usize {
     usize::try_from(local).expect("a local page index")
 }
 
-/// A row that an index has named.
+/// A row that was found through an index.
 pub(crate) struct Located<'a> {
-    /// The place of its entry there.
+    /// The place of the row's entry in the index.
     pub(crate) place: Place,
     pub(crate) entry: Entry,
     pub(crate) row: Row<'a>,
@@ -121,7 +121,7 @@ impl Pages {
         }
     }
 
-    /// Notes whether a table is attached and key-addressed.
+    /// Notes whether a table is attached as a key-addressed one.
     pub(crate) fn note_keyed(&mut self, table: TableId, keyed: bool) {
         match self.keyed.binary_search(&table) {
             Err(at) if keyed => self.keyed.insert(at, table),
@@ -130,7 +130,7 @@ impl Pages {
         }
     }
 
-    /// Returns whether a table is attached and key-addressed.
+    /// Returns whether a table is attached as a key-addressed one.
     #[inline]
     pub(crate) fn is_keyed(&self, table: TableId) -> bool {
         !self.keyed.is_empty() && self.keyed.binary_search(&table).is_ok()
@@ -186,14 +186,14 @@ impl Pages {
             .expect("an existing page has an id")
     }
 
-    /// Returns the local index of a page that is this partition's and was used.
+    /// Returns the local index of a page; `None` if it belongs to another partition or was never used.
     pub(crate) fn local(&self, page: PageId) -> Option<u32> {
         let mine = self.geometry.partition_of_page(page) == self.id;
         let local = self.geometry.local_index(page);
         (mine && self.is_used(local)).then_some(local)
     }
 
-    /// Grows the chunks so that the page exists. Zeroed memory is not touched until it is used.
+    /// Grows the chunks so that the page exists. Zeroed memory takes no physical memory until it is used.
     pub(crate) fn grow_to(&mut self, local: u32) {
         let chunk_pages = usize::from(self.geometry.chunk_pages);
         while self.states.len() <= index(local) {
@@ -204,7 +204,7 @@ impl Pages {
         debug_assert_eq!(self.states.len(), self.chunks.len() * chunk_pages);
     }
 
-    /// Uses a page in a restart. Returns whether nothing has been written to its memory.
+    /// Marks a page as used, during a restart. Returns whether nothing has been written to its memory yet.
     pub(crate) fn touch(&mut self, local: u32) -> bool {
         self.grow_to(local);
         let pool = self.pool_of(local);
@@ -225,7 +225,7 @@ impl Pages {
         untouched || local >= first
     }
 
-    /// Refuses growth beyond the memory limit; the catalog may always grow.
+    /// Fails with `OutOfMemory` if `pages` more pages would exceed the memory limit. The catalog is never refused.
     pub(crate) fn check_room(&self, table: TableId, pages: usize) -> Result<()> {
         let bytes = u64::try_from(pages)
             .unwrap_or(u64::MAX)
@@ -243,7 +243,7 @@ impl Pages {
         }
     }
 
-    /// Takes a page that holds nothing, for a table. The caller formats it or returns it.
+    /// Takes an unused page for a table. The caller formats it or gives it back.
     pub(crate) fn take(&mut self, undo: &mut PartUndo, table: TableId) -> Result<u32> {
         let pool = self.pool_for(self.is_keyed(table));
         if let Some(local) = self.take_free(undo, pool) {
@@ -255,12 +255,12 @@ impl Pages {
         Ok(local)
     }
 
-    /// Takes a page of a pool that was used and holds nothing.
+    /// Takes a page of a pool that is not in use but was used before.
     fn take_free(&mut self, undo: &PartUndo, pool: usize) -> Option<u32> {
         let mut kept = Vec::new();
         let mut taken = None;
         while let Some(local) = self.pop_free(pool) {
-            // This transaction may have freed it for a table whose records name pages: its record must say so.
+            // This transaction may have freed the page for a table whose records name pages. That page needs a record.
             let is_due = pool == 1 && !self.has_flag(local, flag::KEYED) && undo.changes(local);
             if !is_due {
                 taken = Some(local);
@@ -272,7 +272,7 @@ impl Pages {
         taken
     }
 
-    /// Takes a page of a pool that was used and holds nothing, even if a transaction has changed it.
+    /// Takes a page of a pool that is not in use but was used before, even if a running transaction has changed it.
     pub(crate) fn pop_free(&mut self, pool: usize) -> Option<u32> {
         while let Some(local) = self.pools[pool].free.pop() {
             debug_assert!(self.is_used(local), "a page on the free list was used");
@@ -310,7 +310,7 @@ impl Pages {
         Ok(local)
     }
 
-    /// Puts a page that holds nothing on the free list, unless it is there.
+    /// Puts a page that is not in use on the free list, unless it is already there.
     pub(crate) fn give_back(&mut self, local: u32) {
         let state = self.state(local);
         if state.flags & flag::FREE == 0 {
@@ -320,8 +320,8 @@ impl Pages {
         }
     }
 
-    /// Saves the header, and the bitmap of a class, word by word: the same ranges as single
-    /// slots save, so that none overlap.
+    /// Saves the header, and the bitmap of the given class word by word. These are the ranges that changes of single
+    /// slots save, so that no ranges overlap.
     fn save_head(&self, undo: &mut PartUndo, local: u32, class: Option<SlotClass>) {
         let page = self.page(local);
         undo.save(page, local, META_BYTES, HEADER_BYTES - META_BYTES);
@@ -330,7 +330,7 @@ impl Pages {
         }
     }
 
-    /// Makes a free page an empty slotted one.
+    /// Formats a free page as an empty slotted page.
     pub(crate) fn format_slotted(
         &mut self,
         undo: &mut PartUndo,
@@ -351,21 +351,22 @@ impl Pages {
         self.resync(local);
     }
 
-    /// Notes whether the changes of a page in use are not logged.
+    /// Notes whether a page in use belongs to a key-addressed table, whose changes are not logged.
     pub(crate) fn mark_keyed(&mut self, local: u32, keyed: bool) {
         let state = self.state(local);
         state.flags &= !flag::KEYED;
         state.flags |= if keyed { flag::KEYED } else { 0 };
     }
 
-    /// Saves the part of a free page that a piece of a large value overwrites: `bytes` behind the head.
+    /// Saves the part of a free page that a piece of a large value will overwrite: the header and `bytes` bytes after
+    /// it.
     pub(crate) fn save_large(&self, undo: &mut PartUndo, local: u32, bytes: usize) {
         debug_assert!(bytes <= PAGE_BYTES - HEADER_BYTES, "a piece fits its page");
         self.save_head(undo, local, None);
         undo.save(self.page(local), local, HEADER_BYTES, bytes);
     }
 
-    /// Makes a free page, which is [saved](Self::save_large), a piece of a large value.
+    /// Formats a free page as a piece of a large value. The caller has [saved](Self::save_large) it.
     pub(crate) fn format_large(
         &mut self,
         local: u32,
@@ -393,7 +394,7 @@ impl Pages {
         self.resync(local);
     }
 
-    /// Frees a page whatever it holds. Slots and content stay as garbage.
+    /// Frees a page, whatever it holds. Its slots and content stay as garbage.
     pub(crate) fn free_page(&mut self, undo: &mut PartUndo, local: u32) {
         let page = self.page(local);
         let class = match layout::kind(page) {
@@ -408,7 +409,7 @@ impl Pages {
         self.resync(local);
     }
 
-    /// Updates the data kept about a page from its bytes.
+    /// Updates the state kept in memory about a page from the page's bytes.
     pub(crate) fn resync(&mut self, local: u32) {
         let page = self.page(local);
         let kind = layout::kind(page);
@@ -447,7 +448,7 @@ impl Pages {
         Row::decode(layout::slot(self.page(entry.local()), class, entry.slot()))
     }
 
-    /// Returns the row with this key among those of an index.
+    /// Returns the row with this key, found through an index.
     #[inline]
     pub(crate) fn find(
         &self,
@@ -459,7 +460,7 @@ impl Pages {
         Some((found.entry, found.row))
     }
 
-    /// Returns the row with this key, with its place in the index.
+    /// Returns the row with this key and its place in the index.
     #[inline]
     pub(crate) fn locate(
         &self,
@@ -482,7 +483,7 @@ impl Pages {
         Some(Located { place, entry, row })
     }
 
-    /// Returns whether the free slots that are counted for a slotted page agree with its bitmap.
+    /// Returns whether the number of free slots kept for a slotted page agrees with its bitmap.
     pub(crate) fn counts_free_slots(&self, local: u32) -> bool {
         let state = &self.states[index(local)];
         let taken = layout::taken_count(self.page(local), state.class);

@@ -23,14 +23,14 @@ use crate::row_ref::RowRef;
 use crate::touch::Touch;
 use crate::undo::Undo;
 
-/// A share of the pages and rows, by key hash. All methods run under its latch.
+/// A part of the pages and rows, chosen by key hash. All methods run under the partition's latch.
 pub struct Partition {
     id: PartitionId,
     last_write_epoch: Epoch,
     pseq: u64,
     pub(crate) pages: Pages,
     pub(crate) tables: BTreeMap<TableId, Table>,
-    /// The number of the next collection.
+    /// The id that the next collection gets.
     pub(crate) next_collection: u64,
     /// The headers found during a restart.
     pub(crate) headers: Vec<FoundHeader>,
@@ -41,14 +41,14 @@ pub struct Partition {
     pub(crate) touched: Vec<Touch>,
     /// The bytes that records changed during a restart.
     pub(crate) marks: Marks,
-    /// The second at which keys are used now.
+    /// The second with which accesses are noted now.
     pub(crate) now_second: u32,
     /// True if tables note the times at which their keys are used.
     pub(crate) notes_accesses: bool,
     pub(crate) cuts: Cuts,
 }
 
-/// The indexes of a table that was detached. Dropping them takes a while: do it without the latch.
+/// The indexes of a detached table. Dropping them takes a while, so the caller should drop them without the latch.
 pub struct DetachedTable {
     _table: Table,
 }
@@ -73,7 +73,7 @@ impl Partition {
         }
     }
 
-    /// Returns its number.
+    /// Returns the number of the partition.
     #[must_use]
     pub fn id(&self) -> PartitionId {
         self.id
@@ -87,8 +87,8 @@ impl Partition {
             .map_or(0, |t| u64::try_from(t.hash.len()).unwrap_or(u64::MAX))
     }
 
-    /// Returns whether a table may have a key in this partition that is not past its expiry at `now_ms`. If all keys
-    /// have expiries, the latest one decides.
+    /// Returns whether a table may have a key in this partition that has not expired at `now_ms`. Keys without an
+    /// expiry make it true. If all keys have expiries, it is true if the latest of them is after `now_ms`.
     #[must_use]
     pub fn may_live(&self, table: TableId, now_ms: u64) -> bool {
         self.tables.get(&table).is_some_and(|table| {
@@ -112,8 +112,8 @@ impl Partition {
             .map_or(0, |t| u64::try_from(t.expiries.len()).unwrap_or(u64::MAX))
     }
 
-    /// Returns whether the purge has nothing to remove at `now_ms`: no key is due in any table, and no row waits in an
-    /// orphan. This is cheaper than asking table by table.
+    /// Returns whether the purge has nothing to do at `now_ms`: no table has an expired key, and no orphan has a row.
+    /// This is cheaper than checking table by table.
     #[must_use]
     pub fn is_purged(&self, now_ms: u64) -> bool {
         let mut tables = self.tables.values();
@@ -123,7 +123,7 @@ impl Partition {
         })
     }
 
-    /// Returns the keys that are due at `now_ms` or before, the longest overdue first, at most `max`.
+    /// Returns at most `max` keys that have expired at `now_ms`, the longest overdue first.
     #[must_use]
     pub fn expired(&self, table: TableId, now_ms: u64, max: usize) -> Vec<Vec<u8>> {
         let Some(table) = self.tables.get(&table) else {
@@ -142,8 +142,8 @@ impl Partition {
         (found.owner != Owner::Orphan).then(|| Elements::new(&self.pages, found))
     }
 
-    /// Returns the number of slots that hold a row of a table: its keys', its collections', and its orphans'. They are
-    /// counted in the pages, so that a row that no index knows is counted too.
+    /// Returns the number of slots that hold a row of a table: the rows of its keys, its collections and its orphans.
+    /// They are counted in the pages, so that rows that are in no index are included.
     #[must_use]
     pub fn slots_taken(&self, table: TableId) -> u64 {
         let rows = |local: u32| {
@@ -157,7 +157,7 @@ impl Partition {
         u64::try_from(rows).unwrap_or(u64::MAX)
     }
 
-    /// Returns the number of pages that hold something of a table; none is kept when its last row goes.
+    /// Returns the number of pages that a table uses. When its last row is removed, the table uses none.
     #[must_use]
     pub fn pages_held(&self, table: TableId) -> u64 {
         let held = |local: &u32| {
@@ -167,12 +167,12 @@ impl Partition {
         u64::try_from(self.pages.used().filter(held).count()).unwrap_or(u64::MAX)
     }
 
-    /// Returns the tables that are attached here, in ascending order.
+    /// Returns the ids of the attached tables, in ascending order.
     pub fn table_ids(&self) -> impl Iterator<Item = TableId> + '_ {
         self.tables.keys().copied()
     }
 
-    /// Passes every key of a table to `f`, in no order.
+    /// Passes the row of every key of a table to `f`, in no particular order.
     pub fn for_each(&self, table: TableId, mut f: impl FnMut(RowRef<'_>)) {
         let Some(table) = self.tables.get(&table) else {
             return;
@@ -184,8 +184,8 @@ impl Partition {
             .for_each(&mut f);
     }
 
-    /// Returns keys and values of an ordered table in the order of their keys, at most `limit`. Returns nothing for
-    /// other tables or an empty range.
+    /// Returns at most `limit` keys with their values, in the order of the keys. Returns nothing if the table is not
+    /// ordered or the range is empty.
     #[must_use]
     pub fn scan(
         &self,
@@ -199,8 +199,9 @@ impl Partition {
             .collect()
     }
 
-    /// Returns the rows of a table in the order of an index, from both ends. A range of a secondary index is one of
-    /// derived keys with the primary key behind. An empty range and a missing index yield no rows.
+    /// Returns the rows of a table in the order of an index; they can be read from both ends. In a secondary index the
+    /// range is over derived keys followed by the primary key. If the range is empty or the index does not exist,
+    /// returns no rows.
     pub fn rows<'a>(
         &'a self,
         table: TableId,
@@ -216,7 +217,7 @@ impl Partition {
         entries.filter_map(|(_, entry)| self.row(entry))
     }
 
-    /// Returns a key chosen by the random number `r`, nearly evenly.
+    /// Returns a key chosen by the random number `r`. All keys are nearly equally likely.
     #[must_use]
     pub fn random_row(&self, table: TableId, r: u64) -> Option<RowRef<'_>> {
         self.row(self.tables.get(&table)?.hash.random(r)?)
@@ -228,7 +229,7 @@ impl Partition {
             .map(|row| RowRef::new(&self.pages, row))
     }
 
-    /// Attaches a table, empty, unless it is attached.
+    /// Attaches an empty table, unless it is already attached.
     pub fn attach_table(&mut self, table: TableId, form: impl Into<TableForm>) {
         let salts = self.pages.salts();
         let since = self.notes_accesses.then_some(self.now_second);
@@ -252,8 +253,8 @@ impl Partition {
         Some(DetachedTable { _table: table })
     }
 
-    /// Frees up to `max_pages` pages whose table is not attached, logged like any change. Returns their number; 0: a
-    /// full pass found none.
+    /// Frees at most `max_pages` pages of tables that are not attached, and logs this like any change. Returns the
+    /// number of pages freed; 0 means that a full pass found none.
     pub fn reclaim(&mut self, undo: &mut Undo, max_pages: usize) -> usize {
         let part = undo.part_mut(self.id);
         let mut freed = 0;
@@ -295,20 +296,20 @@ impl Partition {
         self.last_write_epoch = epoch;
     }
 
-    /// Returns the number of the last transaction that wrote typed tables or was a command. Only transactions that have
-    /// this partition among their parts count. Returns 0 before the first.
+    /// Returns the sequence number of the last transaction that wrote typed tables or was a command. Only transactions
+    /// with this partition among their parts count. Returns 0 before the first.
     #[must_use]
     pub fn pseq(&self) -> u64 {
         self.pseq
     }
 
-    /// Notes the number of a transaction.
+    /// Notes the sequence number of a transaction.
     pub fn set_pseq(&mut self, pseq: u64) {
         debug_assert!(pseq >= self.pseq, "numbers of transactions go on");
         self.pseq = pseq;
     }
 
-    /// Returns the number of local pages: those of all its chunks, used or not.
+    /// Returns the number of local pages in all chunks of the partition, used or not.
     #[must_use]
     pub fn pages(&self) -> u32 {
         self.pages.count()

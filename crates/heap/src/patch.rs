@@ -1,9 +1,9 @@
-//! Writing into a string in place: SETRANGE, SETBIT and APPEND on long values.
+//! Writing to a part of a string in place: SETRANGE, SETBIT and APPEND on long values.
 //!
-//! A value that fits a slot is written again as a whole; its record holds only the bytes that differ. A value in a
-//! chain of pages may have megabytes, and there only the pages that change are touched. This is the one place where a
-//! chain's pages are differenced and not written fresh. Saves are whole spans of a page, so that writes of one
-//! transaction share their saves.
+//! A value that fits a slot is rewritten as a whole; its record has only the bytes that differ. A value in a chain of
+//! pages may have megabytes, so only the pages that change are touched. No other operation logs differences of a
+//! chain's pages; all others write fresh pages. Saves are whole spans of a page, so that several writes of one
+//! transaction share them.
 
 use perdura_base::{Result, TableId};
 use perdura_page::layout::{self, CHAIN_BYTES, HEADER_BYTES, META_BYTES};
@@ -15,15 +15,15 @@ use crate::pages::Pages;
 use crate::partition::Partition;
 use crate::undo::{PartUndo, Undo};
 
-/// The bytes of a chain's page that are saved at once.
+/// The number of bytes of a chain's page that one save covers.
 const SPAN: usize = 256;
 
 impl Partition {
-    /// Writes `bytes` at `at` into the string of a key. The string becomes longer, or is made, as needed; a gap is
-    /// filled with zeros. The expiry stays. Returns the string's new length.
+    /// Writes `bytes` at offset `at` of the string of a key. The string is created if it does not exist, and becomes
+    /// longer if it is too short; a gap is filled with zeros. The expiry stays. Returns the string's new length.
     ///
     /// # Errors
-    /// Like [`put`](Self::put); the transaction must then be rolled back.
+    /// Fails like [`put`](Self::put). After an error the transaction must be rolled back.
     pub fn write_at(
         &mut self,
         undo: &mut Undo,
@@ -39,7 +39,7 @@ impl Partition {
         let attached = self.tables.get(&table);
         let derives = attached.is_some_and(|table| table.form.derive.is_some());
         let chain = found.and_then(|row| row.chain());
-        // The derivation of keys from a row needs all of it.
+        // A table with secondary indexes needs the whole row, because their keys are derived from it.
         if let Some(chain) = chain.filter(|_| !derives) {
             let Span {
                 first,
@@ -49,7 +49,7 @@ impl Partition {
             let key_bytes = chain_bytes - old_len;
             let over = bytes.len().min(old_len.saturating_sub(at));
             let (over, behind) = bytes.split_at(over);
-            // The head is written first: a key in the chain is found as long as both agree.
+            // The head is written first. As long as head and chain agree, a key in the chain can be found.
             if len > old_len {
                 let row = Row::large(key, len, first, hash.0, expiry_ms).with_kind(Kind::String);
                 self.replace_head(undo, to, &row)?;
@@ -75,7 +75,7 @@ impl Partition {
 }
 
 impl Pages {
-    /// Writes over a piece of a chain's content.
+    /// Overwrites `bytes` at offset `at` of a chain's content.
     fn write_in_chain(&mut self, undo: &mut PartUndo, chain: Span, at: usize, bytes: &[u8]) {
         let touched = at / CHAIN_BYTES..(at + bytes.len()).div_ceil(CHAIN_BYTES);
         let locals: Vec<u32> = self
@@ -92,7 +92,7 @@ impl Pages {
         }
     }
 
-    /// Writes at an offset of a chain page's content.
+    /// Overwrites `bytes` at offset `at` of the content of one page of a chain.
     fn write_in_page(&mut self, undo: &mut PartUndo, local: u32, at: usize, bytes: &[u8]) {
         assert!(at + bytes.len() <= CHAIN_BYTES, "a piece lies in its page");
         for span in at / SPAN..(at + bytes.len()).div_ceil(SPAN) {
@@ -104,7 +104,7 @@ impl Pages {
         self.page_mut(local)[at..at + bytes.len()].copy_from_slice(bytes);
     }
 
-    /// Makes a chain longer: fills its last page and adds fresh ones.
+    /// Makes a chain longer: fills its last page, and adds fresh pages.
     fn extend_chain(
         &mut self,
         undo: &mut PartUndo,

@@ -1,18 +1,18 @@
 //! The two pools of a partition's pages.
 //!
-//! A table whose log records name keys changes pages that no record describes. If such a page went to a table whose
-//! records are differences of pages, a restart would play them onto bytes that it does not know. So the pages are
-//! apart: odd chunks, counted within the partition, are taken for key-addressed tables alone, and even ones for all
-//! others. Only the *taking* depends on it. A database that is older than the pools has other tables' pages in odd
-//! chunks, which stay what they are until they are freed.
+//! The pages of a table whose log records name keys change without page records. Other tables have records that are
+//! differences of pages. If such a table got a page of the first kind, a restart would apply these differences to
+//! unknown bytes. So each partition has two pools. Key-addressed tables take pages only from odd chunks, counted within
+//! the partition, and all other tables only from even chunks. Only *taking* a page depends on the pool. A database from
+//! before the pools may have pages of other tables in odd chunks. These pages stay in use until they are freed.
 //!
-//! A free page of an odd chunk may have been logged before. That does no harm: no record follows.
+//! A free page of an odd chunk may have old log records. They do no harm, because no later record of that page follows.
 
 use perdura_base::flaw::{Flaw, armed};
 
 use crate::pages::{Pages, index};
 
-/// The pages of a partition that were used at some time.
+/// The pages of a partition that had been used up to a certain time.
 #[derive(Clone, Copy)]
 pub(crate) struct Extent {
     fresh: [u32; 2],
@@ -20,19 +20,19 @@ pub(crate) struct Extent {
 }
 
 impl Extent {
-    /// Returns whether a page was used at that time.
+    /// Returns whether a page had been used up to that time.
     pub(crate) fn holds(&self, local: u32) -> bool {
         local < self.fresh[usize::from(local / self.chunk_pages % 2 == 1)]
     }
 
-    /// Returns the first page behind all that were used.
+    /// Returns the first page behind all pages that had been used.
     pub(crate) fn end(&self) -> u32 {
         self.fresh[0].max(self.fresh[1])
     }
 }
 
 impl Pages {
-    /// Returns the pages that were used until now.
+    /// Returns the pages that have been used up to now.
     pub(crate) fn extent(&self) -> Extent {
         Extent {
             fresh: [0, 1].map(|pool| self.pools[pool].fresh),
@@ -40,12 +40,13 @@ impl Pages {
         }
     }
 
-    /// Returns the pool of a page.
+    /// Returns the index of a page's pool.
     pub(crate) fn pool_of(&self, local: u32) -> usize {
         index(local) / usize::from(self.geometry.chunk_pages) % 2
     }
 
-    /// Returns the pool that pages of key-addressed tables, or those of all others, are taken from.
+    /// Returns the index of the pool from which pages of key-addressed tables (`keyed`) or of all other tables are
+    /// taken.
     pub(crate) fn pool_for(&self, keyed: bool) -> usize {
         usize::from(keyed && !armed(Flaw::PoolsShared))
     }

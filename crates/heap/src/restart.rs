@@ -1,23 +1,23 @@
-//! Restart: image pages and records meet in memory, in any order, and the update numbers are
-//! checked.
+//! Restart: the pages of the image and the records of the log are combined in memory, in any order. The update numbers
+//! are checked.
 //!
-//! A record is applied unconditionally; the caller has compared its tag with the image's epoch. Memory begins as zeros,
-//! so XOR makes the order of an image page and its records irrelevant. A page that no record has changed yet is
-//! assigned from the image. A page that records have changed already gets the image XORed over its logged region. The
-//! 16 bytes of meta before that region are not differenced. No record writes them, so they are always the image's.
+//! Every record is applied. The caller has already compared its tag with the image's epoch. Memory begins as zeros, and
+//! the records are XOR differences, so the order of an image page and its records does not matter. If no record has
+//! changed a page yet, the image's page is assigned to it. Otherwise the image's page is XORed over the logged region.
+//! The 16 bytes of meta before that region are in no record, so they are always assigned from the image.
 //!
-//! XOR itself cannot detect a lost or doubled record, so every page counts. The update numbers applied must be exactly
-//! those after the image's, each once. The image's number may be known last. So numbers are noted as they come, as
-//! distances from the first one seen, which makes the wrap at 2^32 vanish. At the end they are compared as a set: by
-//! count, lowest, highest and a sum of mixed values. Changes without numbers (interleaved transactions, whose clean
-//! rollbacks leave no record) are not counted.
+//! XOR itself cannot detect a lost or doubled record. So for each page the update numbers of the applied records must
+//! be exactly those that follow the image's number, each once. The image's number may become known last. So numbers are
+//! noted when their records are applied, as distances from the first one noted. This also handles the wrap at 2^32. At
+//! the end the noted numbers are compared as a set: by count, lowest, highest and a sum of mixed values. Changes
+//! without numbers (of interleaved transactions, whose clean rollbacks leave no record) are not counted.
 //!
 //! # Source
-//! Differential logging, algorithm 3 (one-pass restart), as it collapses when only whole committed groups are in the
-//! log. Section 4.3, fully parallel restart: log and backup are played at the same time onto zeros.
+//! Differential logging, algorithm 3 (one-pass restart), in the simpler form that suffices if only whole committed
+//! groups are in the log. Section 4.3, fully parallel restart: log and backup are played at the same time onto zeros.
 //! # Deviations
-//! The paper leaves the end of the restart open. Here every page is dirty for the other image, which may hold half a
-//! checkpoint. Every page changed by the restart is dirty for this one.
+//! The paper does not say how a restart ends. Here every page becomes dirty for the other image, which may be half a
+//! checkpoint. Every page that the restart has changed also becomes dirty for this image.
 
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::{CkptEpoch, Error, ImageSlot, PageId, Result, Useq};
@@ -30,32 +30,32 @@ use crate::pages::{DIRTY_BOTH, IDENTITY_UNKNOWN, PageState, flag, index};
 use crate::partition::Partition;
 use crate::touch::Touch;
 
-/// The number of first pages of a partition that take only the memory that their records reach, as they did before the
-/// restart. In a small database the last page of each partition is hardly begun, and whole pages would be a good part
-/// of it.
+/// The number of first pages of a partition that are not filled with zeros. They take only the memory that their
+/// records reach, as before the restart. In a small database the last page of each partition has hardly any contents,
+/// and filling it would take a large part of the memory.
 const SPARSE_PAGES: u32 = 24;
 
-/// A page whose replayed records are not exactly `image_useq + 1 ..= last`, each once.
+/// A page for which the update numbers of the replayed records are not exactly `image_useq + 1 ..= last`, each once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UseqGap {
     /// The page.
     pub page: PageId,
-    /// The update number in its image; 0 if it is not in the image.
+    /// The update number of the page in its image; 0 if the image does not have the page.
     pub image_useq: Useq,
-    /// The number of records applied.
+    /// The number of records that were applied to the page.
     pub seen: u32,
-    /// The lowest update number applied, on the circle that begins at the image's.
+    /// The lowest update number that was applied. Numbers are compared on the circle that begins at the image's.
     pub first: Useq,
-    /// The highest update number applied.
+    /// The highest update number that was applied.
     pub last: Useq,
 }
 
 impl Partition {
-    /// Puts a page of an image in place, before or after records of it were applied.
+    /// Loads a page of an image, before or after records are applied to the page.
     ///
     /// # Panics
-    /// Panics if `bytes` is not a page, or if the page was changed and had come from an image before. Also panics
-    /// beyond the 2^24 local pages that [`apply`](Self::apply) accepts.
+    /// Panics if `bytes` is not a page, if the page was already loaded and then changed, or beyond the 2^24 local pages
+    /// that [`apply`](Self::apply) accepts.
     pub fn load_page(&mut self, local: u32, bytes: &[u8]) {
         assert_eq!(bytes.len(), PAGE_BYTES);
         assert!(local < LOCAL_PAGES_MAX);
@@ -93,7 +93,7 @@ impl Partition {
         Ok(())
     }
 
-    /// Like [`apply`](Self::apply), to a page that was admitted.
+    /// Like [`apply`](Self::apply), for a page that [`admit`](Self::admit) has accepted.
     pub(crate) fn apply_admitted(&mut self, record: &PageRecord<'_>, local: u32) {
         if self.touched.len() < self.pages.states.len() {
             self.touched
@@ -106,7 +106,8 @@ impl Partition {
         record.xor_into(self.pages.page_mut(local));
     }
 
-    /// Makes a change of an interleaved transaction, or undoes it (`redo` is false). The page has no update number.
+    /// Makes a change of an interleaved transaction if `redo` is true, otherwise undoes it. Such pages have no update
+    /// numbers.
     ///
     /// # Errors
     /// Fails with `Corrupt` if the page cannot belong to this partition.
@@ -116,7 +117,7 @@ impl Partition {
         Ok(())
     }
 
-    /// Like [`apply_change`](Self::apply_change), to a page that was admitted.
+    /// Like [`apply_change`](Self::apply_change), for a page that [`admit`](Self::admit) has accepted.
     pub(crate) fn change_admitted(&mut self, local: u32, change: &Change<'_>, redo: bool) {
         change.for_each_run(|offset, len| self.marks.note(local, offset, len));
         let page = self.pages.page_mut(local);
@@ -127,7 +128,7 @@ impl Partition {
         }
     }
 
-    /// Makes room for a page that a record names, and marks it changed.
+    /// Makes room for a page that a record names, and marks the page as changed. Returns its local index.
     pub(crate) fn admit(&mut self, page: PageId) -> Result<u32> {
         let geometry = &self.pages.geometry;
         let local = geometry.local_index(page);
@@ -141,8 +142,8 @@ impl Partition {
             ));
         }
         if self.pages.touch(local) && local >= SPARSE_PAGES {
-            // A record reads before it writes. Memory that is read first is mapped twice, and the second
-            // time interrupts every other processor.
+            // Applying a record reads before it writes. If memory is read before it is written, the kernel maps it
+            // twice, and the second time interrupts every other processor.
             self.pages.page_mut(local).fill(0);
         }
         self.pages.state(local).flags |= flag::CHANGED;
@@ -150,8 +151,8 @@ impl Partition {
         Ok(local)
     }
 
-    /// Returns the pages whose applied records have a gap or a duplicate. The caller asks when image and records are
-    /// all in, before [`finish_restart`](Self::finish_restart).
+    /// Returns the pages whose applied records have a gap or a duplicate. The caller calls it when image and records
+    /// have all been applied, before [`finish_restart`](Self::finish_restart).
     #[must_use]
     pub fn useq_gaps(&self) -> Vec<UseqGap> {
         let touched = (0u32..).zip(&self.touched).filter(|(_, t)| t.count > 0);
@@ -168,16 +169,18 @@ impl Partition {
             .collect()
     }
 
-    /// Returns the number of pages changed by records. The caller asks before the indexes are built.
+    /// Returns the number of pages that records have changed. The caller calls it before the indexes are built.
     #[must_use]
     pub fn touched_pages(&self) -> u64 {
         let changed = |state: &&PageState| state.flags & flag::CHANGED != 0;
         u64::try_from(self.pages.states.iter().filter(changed).count()).unwrap_or(u64::MAX)
     }
 
-    /// Ends the replay. Every page gets `tag`, at least the image's epoch, so that its next record is not reflected in
-    /// that image. It also gets the update number of its last record. A page is dirty for the image's slot if a record
-    /// changed it or the image does not have it. It is always dirty for the other slot; for both if there was no image.
+    /// Ends the replay. Every page gets the epoch `tag`, which is at least the image's, so that the image does not
+    /// count as containing the page's next record. A page that records have changed gets the update number of the last
+    /// one. Every page becomes dirty for the slot that is not the image's. A page becomes dirty for the image's slot
+    /// too if a record has changed it or the image does not have it. Without an image every page becomes dirty for both
+    /// slots.
     pub fn finish_restart(&mut self, tag: CkptEpoch, image_slot: Option<ImageSlot>) {
         let bit = |slot: ImageSlot| 1u8 << slot.index();
         assert!(self.touched.len() <= self.pages.states.len());

@@ -1,4 +1,4 @@
-//! A row as it lies in its page, for readers.
+//! A reference to a row in its page, for reading.
 
 use std::borrow::Cow;
 
@@ -9,10 +9,10 @@ use crate::chain::{Pieces, ValueCursor};
 use crate::name_place::place_of;
 use crate::pages::Pages;
 
-/// The size of two varints, of 16 and of 64 bits.
+/// The most bytes of an encoded home: two varints, of 16 and of 64 bits.
 const HOME_BYTES_MAX: usize = 3 + 10;
 
-/// A row as it lies in its page. It borrows the latched partition.
+/// A reference to a row in its page. It borrows the latched partition.
 #[derive(Clone, Copy)]
 pub struct RowRef<'a> {
     pages: &'a Pages,
@@ -30,8 +30,8 @@ impl<'a> RowRef<'a> {
         self.row.kind
     }
 
-    /// Returns the home of the elements that this row heads; `None` if it is no header. A header whose key is nearly as
-    /// long as a slot lies in a chain like any other row.
+    /// Returns the home of the collection whose header this row is; `None` if the row is not a header. If the key of a
+    /// header is nearly as long as a slot, the header's value lies in a chain like that of any other row.
     #[must_use]
     pub fn home(&self) -> Option<Home> {
         match self.row.kind {
@@ -47,7 +47,7 @@ impl<'a> RowRef<'a> {
         }
     }
 
-    /// Returns the name of an element, which is the key without the collection's id.
+    /// Returns the name of an element: its key without the collection's id.
     #[must_use]
     pub fn field(&self) -> Cow<'a, [u8]> {
         match self.key() {
@@ -62,8 +62,7 @@ impl<'a> RowRef<'a> {
         }
     }
 
-    /// Returns the score of a member of a sorted set. For a part of a stream it is derived from the name, and is the
-    /// place of the name.
+    /// Returns the score of a member of a sorted set. The score of a part of a stream is derived from its name.
     #[must_use]
     pub fn score(&self) -> f64 {
         if self.row.kind == Kind::Element(Shape::Stream) {
@@ -78,7 +77,7 @@ impl<'a> RowRef<'a> {
         f64::from_le_bytes(bytes)
     }
 
-    /// Returns the key, copied only if it is in a chain of pages.
+    /// Returns the key. It is copied only if it lies in a chain of pages.
     #[must_use]
     pub fn key(&self) -> Cow<'a, [u8]> {
         match self.row.place {
@@ -92,18 +91,18 @@ impl<'a> RowRef<'a> {
         }
     }
 
-    /// Returns the bytes in its chain of pages; 0 if it has none.
+    /// Returns the length of the row's chain, bytes; 0 if the row has no chain.
     pub(crate) fn chain_bytes(&self) -> usize {
         self.row.chain_bytes()
     }
 
-    /// Returns the bytes of the value.
+    /// Returns the length of the value, bytes.
     #[must_use]
     pub fn value_len(&self) -> usize {
         self.row.value_bytes
     }
 
-    /// Returns the value in place, copied only if it is in a chain of pages.
+    /// Returns the value. It is copied only if it lies in a chain of pages.
     #[must_use]
     pub fn value(&self) -> Cow<'a, [u8]> {
         match self.value_slice() {
@@ -129,7 +128,7 @@ impl<'a> RowRef<'a> {
         }
     }
 
-    /// Appends `bytes` bytes of the value from `from` on to `out`, as far as there are any.
+    /// Appends up to `bytes` bytes of the value to `out`, beginning at offset `from`.
     pub fn copy_piece(&self, from: usize, bytes: usize, out: &mut Vec<u8>) {
         let from = from.min(self.row.value_bytes);
         let bytes = bytes.min(self.row.value_bytes - from);
@@ -142,19 +141,19 @@ impl<'a> RowRef<'a> {
         }
     }
 
-    /// Returns a cursor at a byte of the value, or at its end.
+    /// Returns a cursor at byte `at` of the value; at the value's end if `at` is beyond it.
     #[must_use]
     pub fn cursor(&self, at: usize) -> ValueCursor {
         self.pages.cursor(&self.row, at)
     }
 
-    /// Returns the value from a cursor on, a page's content at a time.
+    /// Returns the value from a cursor on, in pieces of one page each.
     #[must_use]
     pub fn pieces(&self, cursor: ValueCursor) -> Pieces<'a> {
         Pieces::new(self.pages, &self.row, cursor)
     }
 
-    /// Returns one byte of the value; `None` behind its end.
+    /// Returns the byte at offset `at` of the value; `None` beyond its end.
     #[must_use]
     pub fn byte(&self, at: usize) -> Option<u8> {
         if let Some(value) = self.value_slice() {
@@ -165,12 +164,12 @@ impl<'a> RowRef<'a> {
         byte.pop()
     }
 
-    /// Returns the chain that holds the content, with its bytes; `None` if it is in the slot.
+    /// Returns the first page and the length of the row's chain; `None` if the row has no chain.
     pub(crate) fn chain(&self) -> ChainPlace {
         chain_of(&self.row)
     }
 
-    /// Returns the value in place; `None` if it is in a chain of pages.
+    /// Returns the value if it lies in the slot; `None` if it lies in a chain of pages.
     #[must_use]
     pub fn value_slice(&self) -> Option<&'a [u8]> {
         match self.row.place {
@@ -179,7 +178,7 @@ impl<'a> RowRef<'a> {
         }
     }
 
-    /// Returns the time at which the row expires, milliseconds since 1970.
+    /// Returns the time at which the row expires, in milliseconds since 1970; `None` if it never expires.
     #[must_use]
     pub fn expiry_ms(&self) -> Option<u64> {
         self.row.expiry_ms

@@ -1,8 +1,8 @@
-//! Keys: find, put, delete.
+//! Finding, writing and deleting keys.
 //!
-//! A verb that overwrites or deletes the header of a collection orphans the collection. After a rename the elements may
-//! be in another partition. The verb then reports their home to the caller, which holds that partition's latch or takes
-//! it.
+//! Overwriting or deleting the header of a collection orphans the collection. After a rename the collection's elements
+//! may be in another partition. In that case the verb returns their home, and the caller orphans the collection there,
+//! under that partition's latch.
 
 use perdura_base::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use perdura_base::{Error, Result, TableId};
@@ -20,15 +20,15 @@ use crate::row_ref::RowRef;
 use crate::secondary;
 use crate::undo::{PartUndo, Undo};
 
-/// The remains of a key that was overwritten or deleted.
+/// The part of an overwritten or deleted key that the caller must still remove.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Displaced {
-    /// A collection in another partition that has no header now: it must be
-    /// [orphaned](Partition::orphan) there by the same transaction.
+    /// A collection in another partition that has lost its header. The same transaction must
+    /// [orphan](Partition::orphan) it there.
     pub foreign: Option<Home>,
 }
 
-/// The remains of a row that is overwritten or deleted.
+/// Facts about a row that is being overwritten or deleted.
 struct Old {
     entry: Entry,
     expiry_ms: Option<u64>,
@@ -47,7 +47,7 @@ impl Old {
     }
 }
 
-/// The choice whether the collection of a header is removed with the header.
+/// The choice whether the collection of a header is removed together with the header.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Elements {
     Orphaned,
@@ -68,7 +68,7 @@ pub(crate) fn not_attached(table: TableId) -> Error {
 }
 
 impl Partition {
-    /// Returns the row with this key, which counts as used.
+    /// Returns the row with this key, and notes the access.
     #[must_use]
     pub fn get(&self, table: TableId, key: &[u8], hash: KeyHash) -> Option<RowRef<'_>> {
         let table = self.tables.get(&table)?;
@@ -77,7 +77,7 @@ impl Partition {
         Some(RowRef::new(&self.pages, found.row))
     }
 
-    /// Returns the row with this key, which does not count as used.
+    /// Returns the row with this key, without noting an access.
     #[must_use]
     pub fn peek(&self, table: TableId, key: &[u8], hash: KeyHash) -> Option<RowRef<'_>> {
         let table = self.tables.get(&table)?;
@@ -87,8 +87,8 @@ impl Partition {
     /// Inserts or overwrites a key with a string.
     ///
     /// # Errors
-    /// `Usage` if the table is not attached or a length is over its limit, `OutOfMemory`. No row has changed then.
-    /// Pages may have, which commit and rollback both settle.
+    /// `Usage` if the table is not attached or a length is over its limit; `OutOfMemory`. After an error no row has
+    /// changed. Pages may have changed; commit and rollback are both correct then.
     pub fn put(
         &mut self,
         undo: &mut Undo,
@@ -100,7 +100,7 @@ impl Partition {
         self.put_row(undo, at.table, &new, Elements::Orphaned)
     }
 
-    /// Like [`put`](Self::put), for a row of another kind than a string.
+    /// Like [`put`](Self::put), for a row of any kind.
     ///
     /// # Errors
     /// Like [`put`](Self::put).
@@ -142,7 +142,7 @@ impl Partition {
         })
     }
 
-    /// Composes a row and passes it to `write`. Frees its chain if `write` fails.
+    /// Composes a row and passes it to `write`. If `write` fails, frees the row's chain.
     fn write_new<R>(
         &mut self,
         undo: &mut Undo,
@@ -174,7 +174,7 @@ impl Partition {
         placed
     }
 
-    /// Writes a key's row, whose chain exists, over the key's old row.
+    /// Writes a key's row over the key's old row. The chain of the new row already exists.
     pub(crate) fn put_composed(
         &mut self,
         undo: &mut Undo,
@@ -195,7 +195,7 @@ impl Partition {
         Ok(self.orphan_displaced(undo, id, old.as_ref(), elements))
     }
 
-    /// Makes a key the header of a new collection without elements, which must follow.
+    /// Makes a key the header of a new collection without elements. The caller must add elements.
     ///
     /// # Errors
     /// Like [`put`](Self::put).
@@ -253,7 +253,7 @@ impl Partition {
         Ok(true)
     }
 
-    /// Writes the head of a row anew. The row keeps its chain.
+    /// Rewrites the head of a row and keeps its chain.
     pub(crate) fn replace_head(
         &mut self,
         undo: &mut Undo,
@@ -270,7 +270,7 @@ impl Partition {
         self.write_row(part, at, old.as_ref(), row)
     }
 
-    /// Removes a key. Returns `None` if it does not exist.
+    /// Removes a key. Returns the rest that the caller must remove; `None` if there is no such key.
     pub fn delete(
         &mut self,
         undo: &mut Undo,
@@ -282,8 +282,8 @@ impl Partition {
         self.remove_row(undo, at, Elements::Orphaned)
     }
 
-    /// Removes a key and leaves the collection that it heads: another header names it. Returns whether the key was
-    /// there.
+    /// Removes a key but not the collection that it heads, because another header names the collection. Returns whether
+    /// the key existed.
     pub fn unlink(&mut self, undo: &mut Undo, table: TableId, key: &[u8], hash: KeyHash) -> bool {
         let at = TableKey::new(table, key, hash);
         self.remove_row(undo, at, Elements::Kept).is_some()
@@ -318,7 +318,7 @@ impl Partition {
         Some(self.orphan_displaced(undo, table, Some(&old), elements))
     }
 
-    /// Orphans the collection of a header that is gone.
+    /// Orphans the collection of a header that is gone, or returns its home if that is in another partition.
     fn orphan_displaced(
         &mut self,
         undo: &mut Undo,
@@ -337,7 +337,8 @@ impl Partition {
         }
     }
 
-    /// Writes a key's row where it belongs and settles its index entries. The contents of the old row stay.
+    /// Writes a key's row over the old row or to a new slot, and updates the index entries. The old row's bytes stay as
+    /// garbage.
     fn write_row(
         &mut self,
         part: &mut PartUndo,
@@ -412,7 +413,7 @@ fn unindex(table: &mut Table, part: &mut PartUndo, id: TableId, key: &[u8], entr
     table.remove(entry, key);
 }
 
-/// Moves a row's mark in the set of expiries.
+/// Moves a row in the set of expiries.
 #[inline]
 fn set_expiry(
     table: &mut Table,

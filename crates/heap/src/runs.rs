@@ -1,8 +1,8 @@
-//! Runs of rows: many rows written to slots, or many slots freed, page by page.
+//! Writing many rows, or freeing many slots, page by page.
 //!
-//! A list adds and removes a million items at once. Done one by one, each looks for its page, its class and a free
-//! slot, and saves the same word of a bitmap again. Here that is done once for a page or a word. Pages end up byte for
-//! byte as if the rows had come one by one.
+//! A list may add or remove a million items at once. One by one, each item would search for its page, its class and a
+//! free slot, and would save the same word of a bitmap again. Here this is done once for each page or word. The pages
+//! are afterwards byte for byte the same as if the rows had been written one by one.
 
 use perdura_base::{Result, TableId};
 use perdura_page::layout;
@@ -17,7 +17,7 @@ use crate::index::Table;
 use crate::pages::Pages;
 use crate::undo::PartUndo;
 
-/// The number of classes whose rows may alternate before a page is looked for again.
+/// The number of classes that rows may alternate between without searching for a page again.
 const OPEN_MAX: usize = 8;
 
 /// A writer of rows of one table, each to a new slot.
@@ -26,9 +26,9 @@ pub(crate) struct Filler<'a> {
     pub(crate) table: &'a mut Table,
     pub(crate) part: &'a mut PartUndo,
     pub(crate) id: TableId,
-    /// The hash that all entries carry.
+    /// The hash for the entries of all rows.
     pub(crate) hash: KeyHash,
-    /// The pages that are being filled, each of another class, the one written to last first.
+    /// The pages that are being filled, at most one for each class. The page written to last comes first.
     open: SmallVec<[Open; OPEN_MAX]>,
 }
 
@@ -36,14 +36,14 @@ pub(crate) struct Filler<'a> {
 #[derive(Clone, Copy)]
 struct Open {
     local: u32,
-    /// The fewest and most bytes of rows that belong to its class.
+    /// The fewest and the most bytes that a row of the page's class has.
     least: usize,
     bytes: usize,
     /// The offset of slot 0.
     base: usize,
-    /// True if no byte of it needs to be saved.
+    /// True if the page was never used before, so that none of its bytes need to be saved.
     is_born: bool,
-    /// A word of its bitmap, and its free slots.
+    /// The number of the current word of the page's bitmap, and a mask of the word's free slots.
     word: usize,
     free: u64,
     slots: usize,
@@ -67,7 +67,7 @@ impl<'a> Filler<'a> {
         }
     }
 
-    /// Writes a row whose content is in its slot.
+    /// Writes a row, whose content must fit in its slot. Returns the entry.
     pub(crate) fn put(&mut self, row: &Row<'_>) -> Result<Entry> {
         let bytes = row.bytes();
         let fits = |open: &Open| open.least <= bytes && bytes <= open.bytes;
@@ -105,7 +105,7 @@ impl<'a> Filler<'a> {
         Ok(Entry::new(self.hash, open.local, slot))
     }
 
-    /// Discards the pages that are being filled: the caller may write to them now.
+    /// Forgets the pages that are being filled. After that the caller may write to them.
     pub(crate) fn close(&mut self) {
         self.open.clear();
     }
@@ -135,13 +135,13 @@ impl<'a> Filler<'a> {
         Ok(open)
     }
 
-    /// Returns the next word of the page's bitmap, if there is one.
+    /// Returns the page with the next word of its bitmap; `None` after the last word.
     fn next_word(&mut self, open: Open) -> Option<Open> {
         let word = open.word + 1;
         (64 * word < open.slots).then(|| self.look_at(Open { word, ..open }))
     }
 
-    /// Finds the free slots of a word, whose bits are about to change.
+    /// Finds the free slots of the current word. Saves the word, because its bits are about to change.
     fn look_at(&mut self, open: Open) -> Open {
         let page = self.pages.page(open.local);
         let slots = open.slots - 64 * open.word;
@@ -158,7 +158,7 @@ impl<'a> Filler<'a> {
     }
 }
 
-/// Frees slots and the chains of their rows, and pages with their last slot.
+/// Frees slots and the chains of their rows. Frees a page with its last slot.
 pub(crate) fn release(
     pages: &mut Pages,
     table: &mut Table,

@@ -1,8 +1,8 @@
-//! Savepoints: a transaction undoes its changes since one, and continues.
+//! Savepoints: a transaction can undo its changes since a savepoint and continue.
 //!
-//! A save after a savepoint holds the bytes as they are *then*, even if older bytes of the same range are saved below
-//! it. The rollback of the whole transaction, and the difference at commit, go through the saves latest first, so that
-//! the oldest bytes win.
+//! A save that is made after a savepoint holds the bytes *at that moment*, even if an earlier save holds older bytes of
+//! the same range. The rollback of the whole transaction and the difference at commit use the saves from the latest to
+//! the earliest, so the oldest bytes win.
 
 use perdura_base::PartitionId;
 use smallvec::SmallVec;
@@ -17,8 +17,8 @@ pub struct Savepoint {
 }
 
 impl Undo {
-    /// Sets a savepoint at the present state of the transaction. Savepoints that were set before it stay valid; a
-    /// rollback to one of them ends it.
+    /// Sets a savepoint at the present state of the transaction. Earlier savepoints stay valid. A rollback to an
+    /// earlier savepoint ends this one.
     pub fn savepoint(&mut self) -> Savepoint {
         let parts = self.active_parts_mut();
         Savepoint {
@@ -28,8 +28,8 @@ impl Undo {
 }
 
 impl Partition {
-    /// Undoes this partition's changes since a savepoint, latest first. The caller calls it for each partition that was
-    /// changed since.
+    /// Undoes this partition's changes since a savepoint, the latest first. The caller calls it for each partition that
+    /// has changed since the savepoint.
     pub fn rollback_to(&mut self, undo: &mut Undo, savepoint: &Savepoint) {
         let Some(part) = undo.part(self.id()) else {
             return;

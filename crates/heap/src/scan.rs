@@ -1,15 +1,15 @@
 //! Cursors over hash order.
 //!
-//! An entry's place in a hash index follows from its spread hash. Ranges of hashes follow each other, and within a
-//! range the hash is scaled to the array. A greater hash has its home further on, whatever the array's size. So the top
-//! 32 bits of the spread hash are a cursor that outlives growth, shrinking and a restart: everything below it was
-//! returned. An entry's hash never changes, but its neighbours move its place. From the cursor's home on, all entries
-//! above the cursor are before the next empty place behind *their* homes. So a walk may end at any empty place and has
-//! missed nothing up to there. Entries pushed around the end of their array are at its beginning. They are met last of
-//! it, as their hashes demand.
+//! An entry's place in a hash index follows from its spread hash. The ranges of hashes follow each other, and within a
+//! range the hash is scaled to the array's size. So a greater hash has its home further on, whatever the size. This
+//! makes the top 32 bits of the spread hash a cursor that stays valid across growth, shrinking and a restart: all
+//! entries with lower hashes have been returned. An entry's hash never changes, but its neighbours may displace it.
+//! Each entry lies before the first empty place behind *its* home. So a walk that begins at the cursor's home may end
+//! at any empty place and has missed no entry up to there. Entries pushed around the end of their array are at its
+//! beginning. The walk reads them last, as their hashes require.
 //!
-//! A walk over a sparse array finds little, and must not take long either. It ends at the first empty place behind the
-//! number of places that it may look at.
+//! A walk over a sparse array finds little and must not take long. It ends at the first empty place after it has looked
+//! at the permitted number of places.
 
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::num::to_u64;
@@ -21,8 +21,8 @@ use crate::hash_index::{HashIndex, Place, Range};
 use crate::partition::Partition;
 use crate::row_ref::RowRef;
 
-/// Returns the number of places of a sparse index that a scan of about `count` entries looks at. A dense index has
-/// fewer places for that count, so the bound does not end its scan.
+/// Returns the number of places that a scan of about `count` entries may look at. Only the scan of a sparse index
+/// reaches this bound.
 #[must_use]
 pub fn scan_places(count: usize) -> usize {
     count.saturating_mul(16).saturating_add(1024)
@@ -33,7 +33,7 @@ fn top(entry: Entry, salt: u64) -> u32 {
 }
 
 impl HashIndex {
-    /// Returns an entry chosen by a random number: taken places are hit evenly, empty ones are tried again.
+    /// Returns a random entry. It tries random places until one is taken, so the entries are equally likely.
     pub(crate) fn random(&self, r: u64) -> Option<Entry> {
         let tries = (0..64).filter_map(|i| self.random_place(r.wrapping_add(i)));
         let hit = tries.map(|place| self.place(place)).find(Option::is_some);
@@ -46,8 +46,8 @@ impl HashIndex {
         })
     }
 
-    /// Returns about `count` entries from the hash `from` on, whole hashes at a time, and the hash to continue from;
-    /// `None`: this was the end. Looks at about `places` places and subtracts them.
+    /// Returns about `count` entries from the hash `from` on, and the hash to continue from; `None` at the end. Entries
+    /// of equal hash are returned together. Looks at about `places` places, and subtracts those that it has looked at.
     pub(crate) fn scan(
         &self,
         mut from: u32,
@@ -74,7 +74,7 @@ impl HashIndex {
 }
 
 impl Range {
-    /// Scans one range like [`HashIndex::scan`]. Returns the hash to continue from; `None`: this was the range's end.
+    /// Scans one range like [`HashIndex::scan`]. Returns the hash to continue from; `None` at the range's end.
     fn scan(
         &self,
         from: u32,
@@ -94,7 +94,7 @@ impl Range {
                 }
                 continue;
             };
-            // An entry before its home was pushed around the end.
+            // An entry before its home was pushed around the array's end.
             let displaced = home_of(entry) != place;
             if displaced && armed(Flaw::ScanSkipsDisplaced) {
                 continue;
@@ -113,7 +113,7 @@ impl Range {
             );
         }
         found.sort_unstable();
-        // From here on the next call looks again, whatever is found here.
+        // The next call searches again from this place, even if entries beyond it were found.
         let mut next = end.map(|place| self.top_at(place));
         if let Some((last, _)) = found.get(count - 1) {
             next = last.checked_add(1);
@@ -131,7 +131,7 @@ impl Range {
         (found.into_iter().map(|(_, entry)| entry).collect(), next)
     }
 
-    /// Returns the greatest cursor below which all hashes have their homes before a place or in it.
+    /// Returns the greatest cursor such that all lower hashes have their homes at or before a place.
     fn top_at(&self, place: usize) -> u32 {
         let share = (to_u64(place) << 32) / to_u64(self.place_count().max(1));
         let share = u32::try_from(share).unwrap_or(u32::MAX);
@@ -145,7 +145,7 @@ impl Range {
 }
 
 impl Geometry {
-    /// Returns the partition of a cursor over a table's keys; `None` beyond the last.
+    /// Returns the partition of a cursor over a table's keys; `None` if the cursor is beyond the last partition.
     #[must_use]
     pub fn partition_of_cursor(&self, cursor: u64) -> Option<PartitionId> {
         let id = u16::try_from(cursor >> 32).ok()?;
@@ -154,10 +154,10 @@ impl Geometry {
 }
 
 impl Partition {
-    /// Returns about `count` keys of a table in hash order from a cursor in this partition on. The second value is the
-    /// cursor for the next call, in this partition or the next; 0: this was the end. A key that exists throughout is
-    /// returned, whatever happens to others in the meantime. Looks at about `places` places of the index and subtracts
-    /// them.
+    /// Returns about `count` keys of a table in hash order, beginning at a cursor in this partition. The second value
+    /// is the cursor for the next call, in this partition or the next one; 0 at the end. A key that exists during the
+    /// whole scan is returned, whatever changes otherwise. Looks at about `places` places of the index, and subtracts
+    /// those that it has looked at.
     #[must_use]
     pub fn scan_keys(
         &self,
@@ -196,7 +196,7 @@ mod tests {
     #[test]
     fn what_is_there_throughout_is_returned_under_inserts_removes_growth_and_shrinking() {
         for seed in 0..600 {
-            // Odd seeds scan with looks at a few places only.
+            // Scans with odd seeds may look at few places in each call.
             let looks = |rng: &mut fastrand::Rng| match seed % 2 {
                 0 => usize::MAX,
                 _ => rng.usize(0..40),
@@ -268,7 +268,7 @@ mod tests {
         assert!(hits.len() > 4900);
     }
 
-    /// Scans to the end in calls that may look at `places` each. Returns the entries found and the number of calls.
+    /// Scans to the end. Each call may look at `places` places. Returns the entries found and the number of calls.
     fn scanned(index: &HashIndex, count: usize, places: usize) -> (Vec<Entry>, usize) {
         let (mut all, mut calls, mut cursor) = (Vec::new(), 0, 0);
         loop {
@@ -293,7 +293,7 @@ mod tests {
         let mut index = HashIndex::new(9);
         all.iter().for_each(|entry| index.insert(*entry));
         let places = index.place_count();
-        // The entries are removed without shrinking, like an orphan's.
+        // The entries are removed without shrinking, as the purge of an orphan does.
         for entry in &all[40..] {
             assert!(index.remove(*entry));
         }

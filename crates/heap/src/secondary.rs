@@ -1,7 +1,8 @@
-//! Secondary indexes: entries by keys that a layer above derives from a table's rows.
+//! Secondary indexes: indexes of rows by keys that the layer above derives from the rows.
 //!
-//! An entry's key is the derived key and then the row's primary key, so that each exists once. Like all indexes they
-//! are derived. A verb that changes a row changes them and notes the inverse, and a restart builds them from the rows.
+//! An entry's key is the derived key followed by the row's primary key, so that no two are equal. Like all indexes they
+//! are derived from pages. A verb that changes a row changes them and notes the inverse, and a restart rebuilds them
+//! from the rows.
 
 use perdura_base::TableId;
 use perdura_page::Row;
@@ -15,13 +16,14 @@ use crate::pages::Pages;
 use crate::row_ref::RowRef;
 use crate::undo::PartUndo;
 
-/// Derives the keys of a row.
+/// Derives the keys of a row in all secondary indexes.
 pub(crate) fn derive(keys: &mut IndexKeys, form: &TableForm, pages: &Pages, row: &Row<'_>) {
     let row = RowRef::new(pages, *row);
     keys.derive(form, &row.key(), &row.value());
 }
 
-/// Moves the entries of a row from its old keys to its new ones; `None`: the row did not exist, or does not now.
+/// Replaces the entries of a row's old keys by entries of its new keys. `old` is `None` if the row did not exist
+/// before, `new` if it does not exist any more.
 pub(crate) fn settle(
     table: &mut Table,
     part: &mut PartUndo,

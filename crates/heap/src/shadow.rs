@@ -1,17 +1,17 @@
-//! Row mode: the data that the paper's snapshot keeps of a page, three bits for each slot and copies of rows.
+//! Row mode: what the paper's snapshot keeps of a page. It is three bits for each slot, and copies of rows.
 //!
-//! A slot that was free at the cut and has a row now is *added*: the image leaves it out, and nothing is kept. A slot
-//! whose row has gone is *deleted*: its bytes still lie there, and the image has it taken. A row that was overwritten
-//! is *modified*: a shadow has the slot as it was. Free slots are garbage in such an image. So only pages that no page
-//! record describes are kept like this, those of key-addressed tables. A page of which more changes than slots and
-//! their bitmap is kept as a copy. Such a page is freed, formatted, or holds a piece of a long value.
+//! A slot that was free at the cut and has a row now is *added*: the image omits it, and nothing is kept. A slot whose
+//! row was removed is *deleted*: the slot still has the bytes, and in the image it is taken. A row that was overwritten
+//! is *modified*: a copy has the slot as of the cut. In such an image the bytes of free slots are garbage. So row mode
+//! is used only for pages of key-addressed tables, which no page record describes. A page that is freed, formatted, or
+//! holds a piece of a long value changes outside its slots and their bitmap. Such a page is kept as a whole copy.
 //!
 //! # Source
 //! *Rethinking Main Memory OLTP Recovery* (001), section II-C.
 //! # Deviations
-//! The bits are set when a transaction commits, from its before-images, and not by each operation. An abort has none to
-//! clear, except for a seeded bug. The slot of a deleted row may be taken again before the visit, which makes it a
-//! modified one. So the visit frees no slots.
+//! The bits are set when a transaction commits, from its before-images, and not by each operation. So an abort has no
+//! bits to clear, except with a seeded bug. The slot of a deleted row may be taken again before the visit. It then
+//! becomes a modified slot. So the visit frees no slots.
 
 use std::ops::Range;
 
@@ -33,13 +33,14 @@ pub(crate) struct Rows {
     added: Slots,
     deleted: Slots,
     modified: Slots,
-    /// The modified slots as they were.
+    /// The modified slots as of the cut: the slot's number and its bytes.
     copies: Vec<(usize, Box<[u8]>)>,
     /// The bytes of the copies.
     bytes: usize,
 }
 
-/// Puts before-images over the bytes that begin at `from` of the page; `saves` are the earliest first.
+/// Puts the before-images of `saves` over `bytes`, which are the page's bytes from `from` on. The saves are ordered
+/// from the earliest to the latest.
 fn undo_range(bytes: &mut [u8], from: usize, part: &PartUndo, saves: &[&Save]) {
     let to = from + bytes.len();
     debug_assert!(to <= PAGE_BYTES, "a range of a page");
@@ -58,7 +59,7 @@ fn bit(slots: &Slots, slot: usize) -> bool {
 }
 
 impl Shadow {
-    /// Returns a shadow that keeps nothing of a page yet.
+    /// Returns a shadow of a page that has not changed since the cut.
     pub(crate) fn of(page: &[u8]) -> Shadow {
         let class = layout::class(page).unwrap_or_default();
         Shadow::Rows(Box::new(Rows {
@@ -71,7 +72,7 @@ impl Shadow {
         }))
     }
 
-    /// Keeps the bytes that a commit has overwritten.
+    /// Keeps the bytes of the page that a commit has overwritten.
     pub(crate) fn keep(&mut self, page: &[u8], part: &PartUndo, saves: &[&Save]) {
         let Shadow::Rows(rows) = self else { return };
         if rows.keep(page, part, saves) {
@@ -84,7 +85,7 @@ impl Shadow {
         *self = Shadow::Page(copy);
     }
 
-    /// Sets the bits of slots without their copies.
+    /// Marks slots as modified without keeping copies of them.
     #[cfg(feature = "flaws")]
     pub(crate) fn leave_bits(&mut self, range: &Range<usize>) {
         let Shadow::Rows(rows) = self else { return };
@@ -114,8 +115,8 @@ impl Shadow {
 }
 
 impl Rows {
-    /// Keeps the rows that a commit has overwritten. Returns `false` if the page changed otherwise than by its rows,
-    /// and nothing was noted.
+    /// Keeps the rows that a commit has overwritten. Returns `false`, and notes nothing, if the commit has changed more
+    /// than rows.
     fn keep(&mut self, page: &[u8], part: &PartUndo, saves: &[&Save]) -> bool {
         let mut header = [0; HEADER_BYTES];
         header.copy_from_slice(&page[..HEADER_BYTES]);
@@ -164,7 +165,7 @@ impl Rows {
         from / class.bytes()..to.div_ceil(class.bytes()).min(class.slots())
     }
 
-    /// Keeps a slot as it was before a commit, if the commit has changed it.
+    /// Keeps a slot as it was before a commit, if the commit has changed the slot.
     fn copy(&mut self, slot: usize, page: &[u8], part: &PartUndo, saves: &[&Save]) {
         let range = self.class.slot_range(slot);
         assert!(range.end <= PAGE_BYTES, "a slot lies in its page");

@@ -1,13 +1,14 @@
 //! The sidecar of an image: the hash indexes of a partition as they were when the image was made
 //! (docs/formats/image.md).
 //!
-//! A restart reads it into arrays while image and log are still being read: each entry itself determines its place.
-//! When the last record has been played, the entries are compared with the pages. Entries of rows that records have
-//! given another [identity](crate::marks), and of slots that are free now, are removed. Only the rows without an entry
-//! are read. Hashing and comparing ten million keys takes longer than reading the image that they are in.
+//! A restart reads it into arrays while image and log are still being read: the place of an entry follows from the
+//! entry alone. When the last record has been played, the entries are compared with the pages. Two kinds of entries are
+//! removed: those of rows whose [identity](crate::marks) a record has changed, and those of slots that are free now.
+//! Only the rows without an entry are read. Without a sidecar all keys must be hashed and compared. For ten million
+//! keys that takes longer than reading their image.
 //!
-//! Invariants: each slot has at most one entry. On a page that no record touched, a key without an entry or an entry
-//! without a key shows that the sidecar is not this image's.
+//! Invariants: each slot has at most one entry. If a page that no record touched has a key without an entry, or an
+//! entry without a key, the sidecar does not belong to this image.
 
 use perdura_base::cursor::{Reader, Writer};
 use perdura_base::flaw::{Flaw, armed};
@@ -26,7 +27,7 @@ use crate::partition::Partition;
 /// The entries of a sidecar, by table.
 #[derive(Default)]
 pub struct Sidecar {
-    /// The tables with their entries. `None`: the bytes are no sidecar.
+    /// The tables with their entries; `None` if the bytes are not a sidecar.
     tables: Option<Vec<(TableId, HashIndex)>>,
 }
 
@@ -47,7 +48,7 @@ fn read_tables(bytes: &[u8], salts: Salts) -> Option<Vec<(TableId, HashIndex)>> 
         let count = usize::try_from(r.u32()?).ok()?;
         let entries = r.bytes(count.checked_mul(8)?)?;
         let (entries, _) = entries.as_chunks();
-        // This value names a slot that no page has, and represents an empty place.
+        // This value would name a slot that no page has. Arrays use it for empty places.
         if entries.contains(&[u8::MAX; 8]) {
             return None;
         }
@@ -57,16 +58,16 @@ fn read_tables(bytes: &[u8], salts: Salts) -> Option<Vec<(TableId, HashIndex)>> 
     Some(tables)
 }
 
-/// The state of a page in its comparison with the entries.
+/// The state of a page while its entries are compared.
 struct Page {
     table: TableId,
-    /// The slots that are taken and have no true entry.
+    /// The taken slots for which no true entry has been found.
     due: Slots,
     /// The slots whose entries are void.
     void: Slots,
-    /// True if no record touched it.
+    /// True if no record touched the page.
     unmarked: bool,
-    /// True if rows that have entries are read too.
+    /// True if the page's rows must be read even if they have entries.
     special: bool,
 }
 
@@ -83,7 +84,7 @@ impl Page {
     }
 }
 
-/// The rows of a partition's pages that still lack entries after those of the sidecar are entered.
+/// The rows that still lack entries after the sidecar's entries have been entered.
 pub(crate) struct Entered {
     pages: Vec<Page>,
     /// The number of true entries.
@@ -91,26 +92,26 @@ pub(crate) struct Entered {
 }
 
 impl Entered {
-    /// Returns the slots of a word of a page's bitmap whose rows have to be entered yet.
+    /// Returns the slots of one word of a page's bitmap whose rows still have to be entered.
     pub(crate) fn due(&self, local: u32, word: usize) -> u64 {
         self.pages[index(local)].due[word]
     }
 
-    /// Returns whether rows of a page that have entries have to be read too.
+    /// Returns whether the rows of a page must be read even if they have entries.
     pub(crate) fn is_special(&self, local: u32) -> bool {
         self.pages[index(local)].special
     }
 
-    /// Returns whether no record touched a page, so that each of its keys has an entry.
+    /// Returns whether no record touched a page. Each of its keys then has an entry.
     pub(crate) fn is_unmarked(&self, local: u32) -> bool {
         self.pages[index(local)].unmarked
     }
 }
 
 impl Partition {
-    /// Appends the present hash indexes of the tables that are not key-addressed. They are, per table, its id `u32`,
-    /// the count of entries `u32` and the entries `u64`. For an image it is taken after the partition's last visit: a
-    /// row that no later record touches is then as the image has it.
+    /// Appends the present hash indexes of all tables that are not key-addressed. Each table has its id `u32`, the
+    /// number of entries `u32` and the entries `u64`. For an image the caller calls this after the partition's last
+    /// visit. Every row that no later record touches is then the same in the image.
     pub fn sidecar(&self, out: &mut Vec<u8>) {
         for (id, table) in &self.tables {
             if table.form.keyed && !armed(Flaw::SidecarBelievedForKept) {
@@ -124,8 +125,8 @@ impl Partition {
         }
     }
 
-    /// Enters the true entries of a sidecar. Returns `None` if it is not this image's. Some entries may then be left
-    /// that are not true.
+    /// Enters the true entries of a sidecar. Returns `None` if the sidecar does not belong to this image. In that case
+    /// some of the entries left in the indexes may be wrong.
     pub(crate) fn enter_sidecar(&mut self, sidecar: Sidecar) -> Option<Entered> {
         let mut pages: Vec<Page> = Vec::new();
         for local in self.pages.used() {
@@ -155,7 +156,7 @@ impl Partition {
     }
 }
 
-/// Returns whether an entry is true; `None` if it shows that the sidecar is not this image's.
+/// Returns whether an entry is true; `None` if the entry shows that the sidecar does not belong to this image.
 fn is_true(page: Option<&mut Page>, table: TableId, slot: usize) -> Option<bool> {
     let Some(page) = page else {
         return Some(false);
@@ -196,7 +197,7 @@ fn compared(pages: &Pages, marks: &Marks, local: u32) -> Page {
     }
 }
 
-/// Discards void marks, as the seeded bugs do: void entries then count.
+/// Clears void marks, as the seeded bugs do, so that void entries count.
 fn forget_voids(page: &[u8], class: SlotClass, all: bool, void: &mut Slots) {
     if armed(if all {
         Flaw::PageClassKept

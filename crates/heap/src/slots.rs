@@ -1,7 +1,7 @@
-//! Slots as bytes: the interface of transactions that interleave.
+//! Slots as bytes: the interface for transactions that interleave.
 //!
-//! For them a row is the raw content of one slot of a page, addressed by page and slot, with neither key nor index. The
-//! caller logs the change under the same latch, and keeps its own locks and free lists. Pages are ordinary slotted
+//! For such transactions a row is the raw content of one slot, addressed by page and slot, without key or index. The
+//! caller logs each change under the same latch, and has its own locks and free lists. The pages are ordinary slotted
 //! pages, so checkpoints, images and restarts treat them like any others.
 
 use perdura_base::{CkptEpoch, Error, Result, TableId};
@@ -14,18 +14,18 @@ use crate::partition::Partition;
 /// The present state of a slot.
 #[derive(Debug, Clone, Copy)]
 pub struct Slot<'a> {
-    /// Its bytes; garbage if it is free.
+    /// The slot's bytes; garbage if the slot is free.
     pub bytes: &'a [u8],
-    /// True if it is taken.
+    /// True if the slot is taken.
     pub taken: bool,
-    /// Its offset in the page, bytes.
+    /// The slot's offset in the page, bytes.
     pub offset: usize,
-    /// The page's checkpoint epoch: the tag of a change made now.
+    /// The page's checkpoint epoch, which is the tag of a change made now.
     pub tag: CkptEpoch,
 }
 
 impl Partition {
-    /// Returns the class of a page's slots; `None` if the page does not exist or has none.
+    /// Returns the class of a page's slots; `None` if there is no such page or it is not slotted.
     #[must_use]
     pub fn slotted(&self, local: u32) -> Option<SlotClass> {
         let page = self.page_bytes(local)?;
@@ -50,10 +50,10 @@ impl Partition {
         })
     }
 
-    /// Overwrites a slot and its bit. The caller has put the change in the log.
+    /// Overwrites a slot, and sets or clears its bit. The caller has already logged the change.
     ///
     /// # Panics
-    /// Panics if there is no such slot, or if it has another size.
+    /// Panics if there is no such slot or `bytes` has another length than the slot.
     pub fn put_slot(&mut self, local: u32, slot: u16, bytes: &[u8], taken: bool) {
         let class = self.pages.class(local);
         let slot = usize::from(slot);
@@ -75,11 +75,11 @@ impl Partition {
         }
     }
 
-    /// Returns a page that holds nothing, for [`format_slots`](Self::format_slots). It is a page that was freed, or one
-    /// never used, which is *born* by this with the current checkpoint epoch.
+    /// Returns an unused page for [`format_slots`](Self::format_slots). It was freed before or never used. In the
+    /// second case it is *born* now, with the current checkpoint epoch.
     ///
     /// # Errors
-    /// Fails with `OutOfMemory` at the memory limit or the last page.
+    /// Fails with `OutOfMemory` at the memory limit, or if the partition has no more pages.
     pub fn unused_page(&mut self) -> Result<u32> {
         let full = |pages: &Pages| Error::OutOfMemory {
             used: pages.memory.used(),
@@ -96,7 +96,7 @@ impl Partition {
         }
     }
 
-    /// Formats an unused page as one of free slots.
+    /// Formats an unused page as a slotted page with free slots only.
     pub fn format_slots(&mut self, local: u32, table: TableId, class: SlotClass) {
         let page = self.pages.page_mut(local);
         debug_assert_eq!(
@@ -111,8 +111,8 @@ impl Partition {
         self.pages.state(local).dirty = DIRTY_BOTH;
     }
 
-    /// Checks a page's header and bitmap after a restart, and updates the data kept about it. Returns the class of a
-    /// slotted page.
+    /// Checks a page's header and bitmap after a restart, and updates the state kept about the page. Returns the class
+    /// if the page is slotted.
     ///
     /// # Errors
     /// Fails with `Corrupt`, which names the page.

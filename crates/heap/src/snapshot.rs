@@ -1,12 +1,12 @@
 //! A user's snapshot: all pages and rows as of one instant, while writers continue.
 //!
-//! A snapshot is a [cut](crate::cuts) that a caller reads for as long as it likes. The bytes that commits keep for it
-//! take memory. Past the bound the oldest snapshot ends, and reading it fails. A snapshot neither delays a checkpoint
-//! nor cancels a sweep.
+//! A snapshot is a [cut](crate::cuts) that a caller may read as long as it likes. The bytes that commits keep for it
+//! take memory. If they exceed the bound, the heap ends the oldest snapshot, and reading that snapshot fails. A
+//! snapshot neither delays a checkpoint nor cancels a sweep.
 //!
-//! Sixteen pages are read under one latch. The caller's closure runs without the latch for rows, which are copied, and
-//! under it for pages. A page's checkpoint epoch is today's and not the cut's: it says what images hold and is no part
-//! of the data.
+//! The latch is released after every sixteen pages. Rows are copied, and the caller's closure gets them without the
+//! latch; it gets pages under the latch. A page that is read has its present checkpoint epoch and not the one at the
+//! cut. The epoch says which images hold the page and is not data.
 
 use std::sync::Arc;
 
@@ -20,10 +20,10 @@ use crate::latches::Heap;
 use crate::partition::Partition;
 use crate::pools::Extent;
 
-/// The number of pages read under one latch.
+/// The number of pages that are read before the latch is released.
 const BATCH_PAGES: u32 = 16;
 
-/// All pages as of one instant. Dropping it ends it.
+/// All pages as of one instant. Dropping it ends the snapshot.
 #[derive(Debug)]
 pub struct Snapshot {
     cut: Cut,
@@ -38,26 +38,26 @@ impl Heap {
     }
 }
 
-/// Keys and values that were read under one latch, one after the other.
+/// Keys and values that were read under one latch. Each key is followed by its value.
 #[derive(Default)]
 struct Rows {
     bytes: Vec<u8>,
-    /// The ends of each row's key and value.
+    /// For each row, where its key and its value end in `bytes`.
     ends: Vec<(usize, usize)>,
 }
 
 impl Snapshot {
-    /// Returns the sequence number of each partition at the instant.
+    /// Returns the sequence number of each partition at the snapshot's instant.
     #[must_use]
     pub fn pseq(&self) -> &[u64] {
         self.cut.pseq()
     }
 
-    /// Passes `n` pages of a partition from `from` on to `take`, as they were. Returns the first page
-    /// not passed; `None` behind the last one that was in use.
+    /// Passes `n` pages of a partition from `from` on to `take`, as of the snapshot. Returns the next page to pass;
+    /// `None` if no later page was in use.
     ///
     /// # Errors
-    /// [`Error::SnapshotEnded`] if the snapshot was ended because too much was kept for it.
+    /// [`Error::SnapshotEnded`] if the heap has ended the snapshot because too much was kept for it.
     pub fn for_each_page(
         &self,
         partition: PartitionId,
@@ -83,11 +83,11 @@ impl Snapshot {
         Ok(Some(next))
     }
 
-    /// Passes every row of a table that has a plain value to `take`, key and value, in no order.
+    /// Passes the key and value of every row of a table that has a plain value to `take`, in no particular order.
     ///
     /// # Errors
-    /// [`Error::SnapshotEnded`] if the snapshot was ended because too much was kept for it. [`Error::Corrupt`] if a row
-    /// cannot be read. The first error of `take`.
+    /// [`Error::SnapshotEnded`] if the heap has ended the snapshot because too much was kept for it. [`Error::Corrupt`]
+    /// if a row cannot be read. Otherwise the first error that `take` returns.
     pub fn each_row(
         &self,
         table: TableId,
@@ -121,7 +121,7 @@ impl Snapshot {
         Ok(())
     }
 
-    /// Reads the rows of a batch of pages. Returns the begin of the next batch.
+    /// Reads the rows of a batch of pages. Returns the first page of the next batch.
     fn read_rows(
         &self,
         table: TableId,
@@ -194,14 +194,14 @@ impl Snapshot {
         Some(())
     }
 
-    /// Returns the local index of a page that was in use.
+    /// Returns the local index of a page that was in use at the snapshot's instant.
     fn local(&self, part: &Partition, page: PageId) -> Option<u32> {
         let local = part.pages.local(page)?;
         let used = part.cuts.extent_at(self.cut.number())?;
         used.holds(local).then_some(local)
     }
 
-    /// Returns a page as it was.
+    /// Returns a page as of the snapshot.
     fn page<'a>(&self, part: &'a Partition, local: u32, copy: &'a mut Vec<u8>) -> &'a [u8] {
         let live = part.pages.page(local);
         match part.cuts.page_at(self.cut.number(), local, live, copy) {
@@ -210,7 +210,7 @@ impl Snapshot {
         }
     }
 
-    /// Returns the pages that were used.
+    /// Returns the pages that were in use at the snapshot's instant.
     fn used(&self, part: &Partition) -> Result<Extent> {
         let used = part.cuts.extent_at(self.cut.number());
         used.ok_or(Error::SnapshotEnded)

@@ -1,8 +1,8 @@
-//! The place where a verb has found a row, for the next verb on the same key.
+//! Remembers where a verb found a row, for the next verb on the same key.
 //!
-//! A verb that changes a row reads it first. It is spared the second look into the index if it has the place where the
-//! first one found the row. That is a hint: the place is checked, and a row that is no longer there is looked for as
-//! usual.
+//! A verb that changes a row usually follows a verb that has read it. With the place where the first verb found the
+//! row, the second one skips the search in the index. The place is only a hint: it is checked, and a row that is no
+//! longer there is searched for as usual.
 
 use crate::entry::Entry;
 use crate::geometry::KeyHash;
@@ -20,7 +20,7 @@ pub struct Spot {
 }
 
 impl Partition {
-    /// Like [`peek`](Self::peek), with the row's place.
+    /// Like [`peek`](Self::peek), but also returns where the row was found.
     #[must_use]
     pub fn peek_spot(
         &self,
@@ -36,7 +36,7 @@ impl Partition {
 }
 
 impl Pages {
-    /// Finds a row, first at a spot.
+    /// Finds a row; looks at `spot` first, if there is one.
     pub(crate) fn locate_at(
         &self,
         index: &HashIndex,

@@ -1,12 +1,13 @@
-//! Long strings that several transactions write before a key has them.
+//! Building a long string in several transactions before a key gets it.
 //!
-//! A string of hundreds of megabytes that one transaction wrote would keep every other client waiting. It is built as
-//! the one item of a [draft](crate::draft) of a list instead. Each transaction makes the item's chain longer by some
-//! pages. The last one removes the item's row but not its chain, and writes the row of a key that names the chain.
-//! Until then a crash leaves a list without a header, whose item the purge removes with its chain.
+//! If one transaction wrote a string of hundreds of megabytes, every other client would have to wait. Instead the
+//! string is built as the only item of a list that is a [draft](crate::draft). Each transaction makes the item's chain
+//! longer by some pages. The last transaction removes the item's row but not its chain, and writes the row of a key
+//! that names the chain. A crash before that leaves a list without a header. The purge removes that list's item
+//! together with its chain.
 //!
-//! Every page of a chain but the last is full, so each transaction but the last adds whole pages. A [`Text`] contains
-//! the end of the chain, so that making it longer does not walk along it.
+//! Every page of a chain but the last is full, so each transaction but the last adds whole pages. A [`Text`] has the
+//! last page of the chain, so the chain need not be walked to make it longer.
 
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::{PageId, Result, TableId};
@@ -27,17 +28,16 @@ use crate::rows::{Displaced, Elements, not_attached};
 use crate::trim::write_item;
 use crate::undo::{PartUndo, Undo};
 
-/// The unit of what a transaction may add to a string that is being built: a multiple of this, except for the last
-/// transaction.
+/// Every transaction but the last adds a multiple of this number of bytes to the string.
 pub const TEXT_PAGE_BYTES: usize = CHAIN_BYTES;
-/// The longest key that a string built like this can get, bytes.
+/// The longest key that can get such a string, bytes.
 pub const TEXT_KEY_BYTES_MAX: usize = HEAD_KEY_BYTES_MAX;
 
-/// The progress of a string that is being built. It is valid until the next transaction that adds to the string has
+/// The state of a string that is being built. It is valid until the next transaction that adds to the string has
 /// committed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Text {
-    /// The draft that it is the item of.
+    /// The draft of which the string is the only item.
     draft: CollectionId,
     /// The row of the draft's item.
     entry: Entry,
@@ -47,13 +47,13 @@ pub struct Text {
 }
 
 impl Text {
-    /// Returns its bytes so far.
+    /// Returns the length of the string so far.
     #[must_use]
     pub fn len(&self) -> usize {
         self.bytes
     }
 
-    /// Returns whether it has no bytes, which is never so.
+    /// Returns whether the string is empty. It never is.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.bytes == 0
@@ -61,10 +61,10 @@ impl Text {
 }
 
 impl Partition {
-    /// Appends bytes to the string that is built in a draft of a list, or begins it.
+    /// Appends bytes to the string that is being built in a draft of a list; `text` is `None` to begin the string.
     ///
     /// # Errors
-    /// `OutOfMemory` like [`put`](Self::put). `Usage` if there is no such draft, nothing is added, or the string
+    /// `OutOfMemory` like [`put`](Self::put). `Usage` if there is no such draft, `bytes` is empty, or the string
     /// already ends with a page that is not full.
     pub fn grow_text(
         &mut self,
@@ -131,7 +131,7 @@ impl Partition {
         })
     }
 
-    /// Gives the string that was built in a draft to a key of this partition. The draft is gone then.
+    /// Gives the string that was built in a draft to a key of this partition, and removes the draft.
     ///
     /// # Errors
     /// `OutOfMemory` like [`put`](Self::put); `Usage` if there is no such draft, or the key is longer than
@@ -155,7 +155,7 @@ impl Partition {
         Ok(displaced)
     }
 
-    /// Removes the row of a draft's only item, and with it the draft. The item's chain stays.
+    /// Removes the row of a draft's only item, and the draft with it. The item's chain stays.
     fn let_go(&mut self, undo: &mut Undo, id: TableId, text: Text) -> Result<()> {
         let draft = text.draft;
         let part = undo.part_mut(self.pages.id);
@@ -178,7 +178,7 @@ impl Partition {
 }
 
 impl Pages {
-    /// Links the last page of a chain, which is full, to a next one.
+    /// Links the last page of a chain, which is full, to another page.
     fn link(&mut self, undo: &mut PartUndo, table: TableId, last: PageId, next: PageId) {
         let local = self.local(last);
         let local = local.expect("a string lies in the partition of its draft");

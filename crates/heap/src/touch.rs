@@ -1,4 +1,4 @@
-//! The update numbers that a restart has applied to a page, as far as their check needs them.
+//! The update numbers that a restart has applied to a page, summarised for their check.
 
 use perdura_base::Useq;
 use perdura_base::checksum::mix64;
@@ -7,7 +7,7 @@ use perdura_base::checksum::mix64;
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Touch {
     pub(crate) count: u32,
-    /// The first number seen; the others are distances from it, less than half the circle away.
+    /// The first number noted. The other fields are distances from it, which are less than half the circle of numbers.
     base: Useq,
     min: i32,
     max: i32,
@@ -39,7 +39,7 @@ impl Touch {
         Useq(self.base.0.wrapping_add_signed(self.max))
     }
 
-    /// Returns whether the numbers were the `count` ones after the image's, each once.
+    /// Returns whether the noted numbers are exactly the `count` numbers that follow the image's, each once.
     pub(crate) fn is_dense_after(&self, image: Useq) -> bool {
         debug_assert!(
             self.min <= 0 && 0 <= self.max,

@@ -1,8 +1,8 @@
-//! The chains of removed long values, freed a stretch at a time.
+//! Freeing the chains of removed long values, a piece at a time.
 //!
-//! A string of hundreds of megabytes lies in tens of thousands of pages. The transaction that removed its key would
-//! free and log all of them. It gives the chain to an orphan instead: a list whose one item it is. The purge frees the
-//! chain from its front, and the item then begins at the rest.
+//! A string of hundreds of megabytes lies in tens of thousands of pages. If the transaction that removes its key freed
+//! them, it would have to log them all. Instead it makes the chain the only item of a new list, which is an orphan. The
+//! purge frees the chain from its front, and the item then begins at the rest of the chain.
 
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::limits::VALUE_BYTES_MAX;
@@ -25,13 +25,13 @@ use crate::rows::not_attached;
 use crate::undo::{PartUndo, Undo};
 
 impl Partition {
-    /// Frees the chain of a row that is gone, or leaves it to the purge if it is long.
+    /// Frees the chain of a removed row. If the chain is long, leaves it to the purge.
     pub(crate) fn let_chain_go(&mut self, undo: &mut Undo, id: TableId, chain: ChainPlace) {
         let Some(Span { bytes, .. }) = chain else {
             return;
         };
         let is_long = bytes.div_ceil(CHAIN_BYTES) > self.orphan_limits.chain_pages;
-        // Without memory for the row of the item, the pages are freed at once, which makes some.
+        // If there is no memory for the row of the item, the pages are freed at once, which makes memory available.
         if is_long && bytes <= VALUE_BYTES_MAX && self.orphan_chain(undo, id, chain).is_ok() {
             return;
         }
@@ -39,7 +39,7 @@ impl Partition {
         free_chain(&mut self.pages, part, chain);
     }
 
-    /// Makes an orphan of a chain.
+    /// Makes a chain the only item of an orphaned list.
     fn orphan_chain(&mut self, undo: &mut Undo, id: TableId, chain: ChainPlace) -> Result<()> {
         let list = self.make_collection(undo, id, Shape::List)?;
         let part = undo.part_mut(self.pages.id);
@@ -75,7 +75,7 @@ impl Partition {
     }
 }
 
-/// Writes the row of an item that has a chain, over the old one or in a new slot.
+/// Writes the row of an item that has a chain, over the old row or in a new slot.
 pub(crate) fn write_item(
     pages: &mut Pages,
     table: &mut Table,
@@ -91,8 +91,8 @@ pub(crate) fn write_item(
     cells::place(pages, table, part, to.destination(), &row)
 }
 
-/// Frees the first pages of the chain of an orphaned list's last item, if it has more than `most`. Returns whether it
-/// had.
+/// Frees the first `most` pages of the chain of an orphaned list's last item, if the chain has more pages. Returns
+/// whether it did.
 pub(crate) fn trim(
     pages: &mut Pages,
     table: &mut Table,
@@ -120,7 +120,7 @@ pub(crate) fn trim(
     }
     let mut rest = pages.chain(first, bytes);
     let gone: Vec<u32> = rest.by_ref().take(most).map(|(local, _)| local).collect();
-    // A damaged chain has no rest: then all pages that are found are freed.
+    // If the chain is damaged, it has no rest. The caller then frees all pages that can be found.
     let Some(next) = rest.rest().filter(|_| gone.len() == most) else {
         return false;
     };

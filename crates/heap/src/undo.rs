@@ -1,16 +1,15 @@
-//! Before-images: rollback and the difference at commit.
+//! Before-images, which serve the rollback and the difference at commit.
 //!
-//! The first write of a range in a transaction saves its bytes; the same bytes serve rollback and the XOR difference.
-//! Ranges are whole slots, cells of them (`narrow`), words of a bitmap, headers and chain pages. Saves are deduplicated
-//! by (page, offset), down to the newest savepoint. Ranges that overlap otherwise (a page reformatted within one
-//! transaction) are rare and handled by undoing them latest first. A page that was never used is all zeros, so that one
-//! note represents all of it.
+//! The first write to a range in a transaction saves its bytes. The same bytes serve a rollback and the XOR difference.
+//! Ranges are whole slots, cells of slots (`narrow`), words of a bitmap, headers and parts of chain pages. Since the
+//! newest savepoint, a range is saved once for each page and offset. Other overlaps (a page reformatted within one
+//! transaction) are rare. Undoing the latest save first handles them. A page that was never used is all zeros, so a
+//! single note represents its before-image.
 //!
-//! Indexes are derived and have operations (`ops`) instead of before-images.
+//! Indexes are derived from rows. They have operations (`ops`) instead of before-images.
 //!
 //! # Source
-//! The before-image as undo and as one side of the difference: differential logging,
-//! algorithm 1, step 1.
+//! The before-image both for undo and as one side of the difference: differential logging, algorithm 1, step 1.
 
 use hashbrown::HashTable;
 use perdura_base::checksum::mix64;
@@ -23,11 +22,11 @@ use crate::entry::Entry;
 use crate::narrow::{Cells, Narrow, ranges};
 use crate::ops::{KeyCopy, Op, PoppedItems};
 
-/// The number of saves up to which they are searched one by one.
+/// The number of saves up to which a search is linear.
 const LINEAR_MAX: usize = 16;
-/// The bytes that a cleared buffer keeps: the memory of one huge value is freed.
+/// The capacity that a cleared buffer keeps, bytes. The memory of a huge value is freed.
 const KEPT_BYTES: usize = 1 << 20;
-/// The most bytes that the log needs for a saved range beside its bytes.
+/// The most bytes that the log needs for a saved range in addition to the range's bytes.
 const RECORD_HEAD_BYTES: usize = 24;
 const NOWHERE: u16 = u16::MAX;
 
@@ -56,7 +55,7 @@ impl Undo {
         Self::default()
     }
 
-    /// Discards everything and keeps the buffers, up to a mebibyte each.
+    /// Discards everything. Keeps the buffers, but at most a mebibyte of each.
     pub fn clear(&mut self) {
         for part in &mut self.parts[..self.active] {
             let index = &mut self.part_of[usize::from(part.partition.0)];
@@ -76,22 +75,22 @@ impl Undo {
         self.parts[..self.active].iter().all(|p| p.saves.is_empty())
     }
 
-    /// Returns the bytes held, for the memory account.
+    /// Returns the bytes of memory that this undo takes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         let bytes: usize = self.parts.iter().map(PartUndo::bytes).sum();
         u64::try_from(bytes).unwrap_or(u64::MAX)
     }
 
-    /// Returns about the bytes that the changes of a partition need in the log. A page that was never used before does
-    /// not count.
+    /// Returns about the bytes that the changes of a partition need in the log. The contents of pages that were never
+    /// used before are not counted.
     #[must_use]
     pub fn log_bytes(&self, partition: PartitionId) -> usize {
         let part = self.part(partition);
         part.map_or(0, |p| p.arena.len() + p.saves.len() * RECORD_HEAD_BYTES)
     }
 
-    /// Returns the partitions something was saved of.
+    /// Returns the partitions of which something was saved.
     #[must_use]
     pub fn partitions(&self) -> PartitionSet {
         let parts = self.parts[..self.active].iter();
@@ -101,7 +100,7 @@ impl Undo {
             .collect()
     }
 
-    /// Returns whether a page of a table was changed whose records name pages.
+    /// Returns whether a page was changed that belongs to a table whose records name pages.
     #[must_use]
     pub fn wrote_page_addressed(&self) -> bool {
         let parts = &self.parts[..self.active];
@@ -154,7 +153,7 @@ pub(crate) struct Save {
     pub(crate) local: u32,
     pub(crate) offset: u16,
     bytes: u16,
-    /// The offset of the bytes in the arena; [`ZEROS`] for a page that was never used.
+    /// The offset of the bytes in the arena; [`ZEROS`] if the page was never used before.
     at: usize,
 }
 
@@ -170,12 +169,12 @@ impl Save {
     }
 }
 
-/// Returns the key of a range. Offsets below the logged region are free to mean "the whole page".
+/// Returns the search key of a range. Offset 0, which no range has, means the whole page.
 fn key(local: u32, offset: u16) -> u64 {
     u64::from(local) << 16 | u64::from(offset)
 }
 
-/// A mark of a former state of the undo of a partition.
+/// An earlier state of the undo of a partition: the lengths that its buffers had.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Mark {
     saves: usize,
@@ -191,18 +190,18 @@ pub(crate) struct PartUndo {
     partition: PartitionId,
     arena: Vec<u8>,
     pub(crate) saves: Vec<Save>,
-    /// The begin of the saves since the newest savepoint.
+    /// The index of the first save since the newest savepoint.
     floor: usize,
-    /// Indexes into `saves` by key, of those since the newest savepoint, once they are many.
+    /// Indexes into `saves` by search key, of the saves since the newest savepoint. It is filled once these are many.
     seen: HashTable<usize>,
-    /// The slots of which cells are saved since then.
+    /// The slots of which single cells were saved since the newest savepoint.
     narrow: Narrow,
-    /// The number of saves of key-addressed tables' pages.
+    /// The number of saves of pages of key-addressed tables.
     keyed: usize,
     any_born: bool,
-    /// The page that was noted last as never used before: rows that fill fresh pages are written to it.
+    /// The last page that was noted as never used before. Rows that fill fresh pages are mostly written to it.
     born_last: Option<u32>,
-    /// The key and length of the save that was requested last: neighbours share a bitmap's word.
+    /// The search key and length of the last requested save. Neighbouring slots share a word of the bitmap.
     saved_last: Option<(u64, usize)>,
     pub(crate) ops: Vec<Op>,
     /// The items of [`Op::Popped`].
@@ -223,7 +222,7 @@ impl PartUndo {
         self.popped.shrink_to(KEPT_BYTES / size_of::<Entry>());
     }
 
-    /// Ignores all saves so far in later searches: the next saves are new ones.
+    /// Hides all present saves from later searches, so that every range is saved anew.
     #[inline]
     fn forget_seen(&mut self) {
         self.floor = self.saves.len();
@@ -236,7 +235,7 @@ impl PartUndo {
         self.saved_last = None;
     }
 
-    /// Marks the present state of the undo, and saves anew from there on.
+    /// Returns a mark of the present state. From now on every range is saved anew.
     pub(crate) fn mark(&mut self) -> Mark {
         self.forget_seen();
         Mark {
@@ -257,7 +256,7 @@ impl PartUndo {
         (&self.saves[mark.saves..], &self.ops[mark.ops..])
     }
 
-    /// Discards the saves and operations since a mark, which have been undone.
+    /// Discards the saves and operations since a mark. The caller has undone them.
     pub(crate) fn truncate(&mut self, mark: &Mark) {
         self.saves.truncate(mark.saves);
         self.arena.truncate(mark.arena);
@@ -273,14 +272,14 @@ impl PartUndo {
         self.partition
     }
 
-    /// Notes that the saves from `saved` on are of a key-addressed table's pages.
+    /// Notes that the saves from index `saved` on are of pages of a key-addressed table.
     pub(crate) fn note_keyed(&mut self, saved: usize) {
         debug_assert!(saved <= self.saves.len(), "saves are added");
         self.keyed += self.saves.len() - saved;
         debug_assert!(self.keyed <= self.saves.len(), "a save is of one page");
     }
 
-    /// Returns whether all saves are of key-addressed tables' pages.
+    /// Returns whether all saves are of pages of key-addressed tables.
     pub(crate) fn is_keyed(&self) -> bool {
         self.keyed == self.saves.len()
     }
@@ -303,17 +302,17 @@ impl PartUndo {
         self.note_last();
     }
 
-    /// Returns whether a page is noted as never used before: nothing of it is saved.
+    /// Returns whether a page is noted as never used before. No range of such a page needs to be saved.
     pub(crate) fn is_born(&self, local: u32) -> bool {
         self.born_last == Some(local) || self.any_born && self.find(key(local, 0)).is_some()
     }
 
-    /// Returns whether something of a page is saved.
+    /// Returns whether a range of a page was saved.
     pub(crate) fn changes(&self, local: u32) -> bool {
         self.saves.iter().any(|save| save.local == local)
     }
 
-    /// Notes items that are removed from an end of a list, in the order of their removal.
+    /// Notes the items that are removed from an end of a list, in the order of their removal.
     pub(crate) fn popped(&mut self, table: TableId, id: CollectionId, end: End, items: &[Entry]) {
         let from = self.popped.len();
         self.popped.extend_from_slice(items);
@@ -328,7 +327,7 @@ impl PartUndo {
         });
     }
 
-    /// Returns the items of a removal, the one that was removed last first.
+    /// Returns the items of a removal, in the reverse order of their removal.
     pub(crate) fn popped_items(&self, items: PoppedItems) -> Vec<Entry> {
         let PoppedItems { from, count } = items;
         self.popped[from..from + count]
@@ -338,7 +337,7 @@ impl PartUndo {
             .collect()
     }
 
-    /// Saves a range of a page unless it is saved already.
+    /// Saves a range of a page, unless it is already saved.
     pub(crate) fn save(&mut self, page: &[u8], local: u32, offset: usize, bytes: usize) {
         debug_assert!(offset >= META_BYTES && offset + bytes <= page.len());
         if self.born_last == Some(local) {
@@ -364,7 +363,7 @@ impl PartUndo {
         }
     }
 
-    /// Saves cells of a slot unless they are saved already.
+    /// Saves cells of a slot, unless they are already saved.
     pub(crate) fn save_cells(
         &mut self,
         page: &[u8],
@@ -405,7 +404,7 @@ impl PartUndo {
         self.push(local, range.start, range.len(), at);
     }
 
-    /// Returns whether a range is saved by one that begins with it.
+    /// Returns whether a save that begins at the same offset covers the range.
     fn holds(&self, key: u64, bytes: usize) -> bool {
         let found = self.find(key);
         found.is_some_and(|save| usize::from(save.bytes) >= bytes)
@@ -438,7 +437,7 @@ impl PartUndo {
         }
     }
 
-    /// Lets searches find the newest save by its key. Cells of a slot need not be found: `narrow` has them.
+    /// Makes the newest save known to searches by its key. Saves of single cells need not be: `narrow` has them.
     fn note_last(&mut self) {
         let count = self.saves.len();
         if count - self.floor > LINEAR_MAX + 1 {
@@ -446,7 +445,7 @@ impl PartUndo {
         }
     }
 
-    /// Lets searches find save `i` by its key, instead of a shorter one.
+    /// Makes save `i` known to searches by its key. It replaces a shorter save with the same key.
     fn note_seen(&mut self, i: usize) {
         let saves = &self.saves;
         let key = saves[i].key();
@@ -459,7 +458,7 @@ impl PartUndo {
         }
     }
 
-    /// Returns the bytes of a save as they were.
+    /// Returns the bytes of a saved range before the change.
     pub(crate) fn before(&self, save: &Save) -> &[u8] {
         if save.at == ZEROS {
             &ZERO_PAGE[save.range()]

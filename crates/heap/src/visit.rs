@@ -1,15 +1,14 @@
 //! A checkpoint's visit of a page.
 //!
-//! In a fuzzy sweep:
+//! A fuzzy sweep visits page P for checkpoint k under the latch: it assigns `epoch := k` and copies P. So a change is
+//! in image k exactly if its record's tag is below k. The epoch is assigned and not toggled, so a cancelled sweep
+//! leaves no trace. A page that is born during the sweep has epoch k already. Its changes have tag k, and the image has
+//! zeros for it. If it were visited, its changes would be applied twice.
 //!
-//! The visit of page P for checkpoint k assigns `epoch := k` and copies P, under the latch. So a change is in image k
-//! exactly if its record's tag is below k. The epoch is assigned and never toggled: a cancelled sweep leaves no trace.
-//! A page born within the sweep carries k already. Its changes have tag k, the image has zeros there, and visiting it
-//! would apply them twice.
-//!
-//! Under a [cut](crate::cuts) a change is in image k exactly if it was committed before the cut. There `epoch = k` says
-//! less: the page was visited, or born since the cut, or has changed since. In the last case the image gets the page as
-//! it was, if the slot lacked it then. The page stays dirty, because it has changed since.
+//! Under a [cut](crate::cuts) a change is in image k exactly if it was committed before the cut. Here `epoch = k` has
+//! more possible reasons: the page was visited, was born since the cut, or has changed since the cut. In the last case
+//! the image gets the page as of the cut, unless the slot already holds that. The page stays dirty, because it has
+//! changed since the cut.
 //!
 //! # Source
 //! Differential logging, algorithm 2 (fuzzy checkpoint).
@@ -27,18 +26,18 @@ use crate::partition::Partition;
 /// The result of a checkpoint's visit.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Visit<'a> {
-    /// Born within this sweep, or since the cut: not in the image, which has zeros there.
+    /// The page was born during this sweep, or since the cut. The image has zeros for it.
     Born,
-    /// Never used: zeros, in memory and in the image.
+    /// The page was never used. It is zeros in memory and in the image.
     Untouched,
-    /// The image slot holds the page as it is, or as it was at the cut; or it was visited before.
+    /// Nothing to write: the slot holds the page as it is, or as of the cut; or the page was visited before.
     Clean,
-    /// The page, to be copied before the latch is released. Its dirty bit is cleared, unless it has changed
-    /// since the cut: then these are the cut's bytes.
+    /// The bytes to write; the caller copies them before it releases the latch. The page's dirty bit is cleared. If the
+    /// page has changed since the cut, these are the bytes as of the cut, and the bit stays.
     Dirty(&'a [u8]),
 }
 
-/// Returns a slot's bit among those of a page.
+/// Returns the bit of an image slot in the `dirty` bits of a page's state.
 pub(crate) fn dirty_bit(slot: ImageSlot) -> u8 {
     match slot {
         ImageSlot::A => 1,
@@ -63,7 +62,8 @@ impl Partition {
         self.assign(local, slot, k)
     }
 
-    /// Gives a page the checkpoint's epoch. The page has not changed since the last visit that could see it.
+    /// Gives a page the checkpoint's epoch. The caller has checked that the page has not changed since the cut, if
+    /// there is one.
     fn assign(&mut self, local: u32, slot: ImageSlot, k: CkptEpoch) -> Visit<'_> {
         layout::set_epoch(self.pages.page_mut(local), k);
         let state = self.pages.state(local);
@@ -74,7 +74,7 @@ impl Partition {
         Visit::Dirty(self.pages.page(local))
     }
 
-    /// Visits one page under the cut of checkpoint `k`: the result has the page as of the cut.
+    /// Visits one page under the cut of checkpoint `k`. The result is the page as of the cut.
     fn visit_cut(&mut self, local: u32, slot: ImageSlot, k: CkptEpoch) -> Visit<'_> {
         let page = self.pages.page(local);
         if layout::epoch(page) == k && armed(Flaw::CleanAtCutTakenForBorn) {
@@ -95,15 +95,15 @@ impl Partition {
         }
     }
 
-    /// Notes that the image slot does not hold the page: its write failed.
+    /// Notes that the image slot does not hold the page, because writing it has failed.
     pub fn mark_dirty(&mut self, local: u32, slot: ImageSlot) {
         if let Some(state) = self.pages.states.get_mut(index(local)) {
             state.dirty |= dirty_bit(slot);
         }
     }
 
-    /// Returns whether the page's dirty bit for an image slot is set: the slot does not hold the page as it is. For
-    /// inspection.
+    /// Returns whether the page's dirty bit for an image slot is set, which means that the slot does not hold the
+    /// present page. For tests and inspection.
     #[must_use]
     pub fn is_dirty(&self, local: u32, slot: ImageSlot) -> bool {
         self.pages

@@ -1,7 +1,7 @@
-//! The age of the oldest frame that is not durable.
+//! The time since the oldest frame that is not yet durable was appended.
 //!
-//! The first frame of each epoch records the time, and the record is dropped when the epoch is durable on every rung.
-//! So the age counts from the append, independently of the flusher, and costs one clock reading per epoch.
+//! The first frame of each epoch notes the time. The note is dropped when the epoch is durable on every rung. So the
+//! age is counted from the append, independently of the flusher, and costs one clock reading per epoch.
 
 use std::collections::VecDeque;
 
@@ -9,8 +9,8 @@ use perdura_base::Epoch;
 
 use crate::sync::Mutex;
 
-/// The times at which the epochs that are not durable began, in the order of the epochs. While the disk is behind a mirror, they
-/// are many.
+/// The times at which the epochs that are not durable began, ordered by epoch. There are many while the disk is behind
+/// a mirror.
 pub(crate) struct Ages {
     begun: Mutex<VecDeque<(Epoch, u64)>>,
 }
@@ -22,7 +22,7 @@ impl Ages {
         }
     }
 
-    /// Notes the first frame of an epoch. Threads note neighbouring epochs in any order.
+    /// Notes the first frame of an epoch. Threads may note neighbouring epochs in any order.
     #[cold]
     pub fn note(&self, epoch: Epoch, now_ns: u64, durable: Epoch) {
         let mut begun = self.begun.lock();
@@ -38,7 +38,7 @@ impl Ages {
         begun.insert(at, (epoch, now_ns));
     }
 
-    /// Returns the time at which the oldest epoch beyond `durable` began.
+    /// Returns the time at which the oldest epoch above `durable` began; `None` if no epoch is above it.
     pub fn oldest_ns(&self, durable: Epoch) -> Option<u64> {
         let begun = self.begun.lock();
         let oldest = begun.partition_point(|(epoch, _)| *epoch <= durable);

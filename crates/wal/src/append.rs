@@ -1,4 +1,4 @@
-//! Appending frames. A transaction is admitted before it takes latches; an append never waits or fails.
+//! Appending frames. A transaction asks for admission before it takes latches, so that an append never waits or fails.
 
 use perdura_base::num::to_u64;
 use perdura_base::{CkptEpoch, Epoch, Error, PartitionSet, Pos, Result, StreamId};
@@ -12,14 +12,14 @@ use crate::sync::Ordering;
 /// The result of an append.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Appended {
-    /// The commit epoch the frame belongs to.
+    /// The commit epoch of the frame.
     pub epoch: Epoch,
-    /// The position of the block that the frame begins in.
+    /// The position of the block in which the frame begins.
     pub pos: Pos,
 }
 
 impl Wal {
-    /// Returns the stream with the fewest bytes waiting to be written, for the next transaction.
+    /// Returns the stream with the fewest bytes that wait to be written. The next transaction should use it.
     #[must_use]
     pub fn idlest(&self) -> StreamId {
         if self.streams.len() == 1 {
@@ -31,8 +31,8 @@ impl Wal {
             .map_or(StreamId(0), |(number, _)| StreamId(number))
     }
 
-    /// Returns `Ok` if a transaction of about `bytes` may append to `stream` now. Call it before taking latches: an
-    /// append never waits and never fails.
+    /// Returns `Ok` if a transaction of about `bytes` may append to `stream` now. The caller calls it before taking
+    /// latches, because an append itself never waits and never fails.
     ///
     /// # Errors
     /// [`Error::LogFull`] if the flusher is behind, the next segment is not ready or the disk is
@@ -57,8 +57,8 @@ impl Wal {
         Ok(())
     }
 
-    /// Appends one frame. Returns the commit epoch it belongs to and its position. The caller holds the latches of
-    /// everything the frame describes.
+    /// Appends one frame. Returns the frame's commit epoch and position. The caller holds the latches of everything
+    /// that the frame describes.
     pub fn append(
         &self,
         stream: StreamId,
@@ -70,8 +70,8 @@ impl Wal {
         self.append_together(stream, [(kind, &[payload][..])], partitions, ckpt_epoch)
     }
 
-    /// Appends the frames of one transaction, each with its payload in parts. They follow each other in one epoch: a
-    /// restart has all of them or none. Returns the position of the first.
+    /// Appends the frames of one transaction, each with its payload in parts. The frames are consecutive and in the
+    /// same epoch, so a restart has all of them or none. Returns the position of the first frame.
     pub fn append_together<const N: usize>(
         &self,
         stream: StreamId,
@@ -96,8 +96,7 @@ impl Wal {
         })
     }
 
-    /// Runs `append` on a stream, in the current epoch, which it passes. `append` returns the position of its first
-    /// frame.
+    /// Calls `append` with a stream and the current epoch. `append` returns the position of its first frame.
     #[inline]
     pub(crate) fn append_at(
         &self,
@@ -107,8 +106,8 @@ impl Wal {
     ) -> Appended {
         let s = &self.streams[usize::from(stream.0)];
         let mut inner = s.inner.lock();
-        // The epoch is read under the stream's lock. Once an epoch's closing has passed this stream, no frame of that
-        // epoch can be appended here.
+        // The epoch is read under the stream's lock. So once an epoch has been closed in this stream, no frame of that
+        // epoch can be appended to the stream.
         let epoch = Epoch(self.epoch.load(Ordering::SeqCst));
         let pos = append(&mut inner, epoch, meta);
         s.note_filled(&inner);
@@ -132,9 +131,9 @@ impl Wal {
             .fetch_add(to_u64(framed), Ordering::Relaxed);
     }
 
-    /// Notes that a frame is appended in this epoch, so that it will be closed.
+    /// Notes that a frame is appended in this epoch, so that the flusher will close the epoch.
     pub(crate) fn note_epoch(&self, epoch: Epoch) {
-        // An epoch's first frame has nearly always been noted before; then one read suffices.
+        // In nearly all cases the first frame of the epoch has been noted before, and this read suffices.
         if self.last_appended.load(Ordering::SeqCst) < epoch.0
             && self.last_appended.fetch_max(epoch.0, Ordering::SeqCst) < epoch.0
         {
@@ -142,9 +141,9 @@ impl Wal {
         }
     }
 
-    /// Marks the begin of checkpoint `k` in every stream. Returns the positions of the marks and their lowest commit
-    /// epoch. A restart from image `k` reads the log from these positions, and finds frames of that epoch or later
-    /// ones. Each mark starts a block.
+    /// Marks the beginning of checkpoint `k` in every stream. Returns the positions of the marks and the lowest of
+    /// their commit epochs. A restart from image `k` reads the log from these positions, where all frames are of that
+    /// epoch or later. Each mark starts a block.
     pub fn begin_checkpoint(&self, k: CkptEpoch) -> (Vec<Pos>, Epoch) {
         let mut at = Vec::new();
         let mut lowest = None;
@@ -159,8 +158,8 @@ impl Wal {
         (at, lowest.expect("a log has a stream"))
     }
 
-    /// Marks the end of checkpoint `k` in every stream. Returns the positions of the marks and their newest commit
-    /// epoch. Once it is durable, so is every record the image reflects.
+    /// Marks the end of checkpoint `k` in every stream. Returns the positions of the marks and the highest of their
+    /// commit epochs. When that epoch is durable, so is every record that the image contains.
     pub fn end_checkpoint(&self, k: CkptEpoch) -> (Vec<Pos>, Epoch) {
         let mut at = Vec::new();
         let mut newest = Epoch(0);
@@ -173,8 +172,8 @@ impl Wal {
         (at, newest)
     }
 
-    /// Marks the end of checkpoint `k` in one stream: the frame holds `k` and then `extra`. Returns the mark's position
-    /// and commit epoch.
+    /// Marks the end of checkpoint `k` in one stream. The payload is `k` followed by `extra`. Returns the mark's
+    /// position and commit epoch.
     pub fn mark_end(&self, stream: StreamId, k: CkptEpoch, extra: &[u8]) -> (Pos, Epoch) {
         self.mark(FrameKind::EndCheckpoint, stream, k, extra)
     }
@@ -199,7 +198,7 @@ impl Wal {
         (at, epoch)
     }
 
-    /// Appends the record of the restart that began this incarnation.
+    /// Appends the record of the restart with which this incarnation began. Returns the record's epoch.
     pub fn append_restart(&self, record: &RestartRecord) -> Epoch {
         let none = PartitionSet::empty();
         self.append(
@@ -213,7 +212,7 @@ impl Wal {
     }
 
     /// Appends a beacon if no durable block names a durable epoch that covers the newest durable data. Returns whether
-    /// it appended one.
+    /// it appended a beacon.
     pub fn append_beacon(&self) -> bool {
         let data = self.last_data.load(Ordering::Relaxed);
         let due = data > self.evidenced.load(Ordering::Relaxed)

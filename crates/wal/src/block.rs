@@ -9,7 +9,7 @@ use perdura_base::{CkptEpoch, Epoch, Gsn, Incarnation, PartitionSet, Pos, Stream
 
 use crate::frame::{FrameKind, Role};
 
-/// Bytes of a block's header.
+/// The size of a block's header, bytes.
 pub const HEADER_BYTES: usize = 288;
 /// The longest block, bytes.
 pub const BLOCK_BYTES_MAX: usize = 4 * 1024 * 1024;
@@ -23,26 +23,26 @@ const FLAG_TREE: u8 = 16;
 const FLAGS: u8 = FLAG_LAST | FLAG_ORDERED | FLAG_ONLY | FLAG_OPERATIONS | FLAG_TREE;
 const BODY_CRC_AT: usize = 280;
 const HEADER_CRC_AT: usize = 284;
-/// Reserved bytes after `streams`: a gap, and room for flags.
+/// Reserved bytes behind `streams`: an alignment gap, and space for more flags.
 const GAP_BYTES: usize = 3 + 4;
 /// Reserved bytes behind `eosl`.
 const ROOM_BYTES: usize = 8;
 
-/// The kinds of frames that a block holds, so that a pass over the log skips the blocks that it does not need.
+/// The kinds of frames in a block. With it, a pass over the log skips blocks that it does not need.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Holds {
-    /// True for bytes of frames that are replayed in an order, by the second pass of a restart.
+    /// True if the block has bytes of frames that the second pass of a restart replays in order.
     pub ordered: bool,
-    /// True for bytes of operations on a tree's rows.
+    /// True if the block has bytes of operations on a tree's rows.
     pub operations: bool,
-    /// True for bytes of frames about a tree's pages.
+    /// True if the block has bytes of frames about a tree's pages.
     pub tree: bool,
-    /// True for bytes of other frames, which the first pass needs.
+    /// True if the block has bytes of other frames, which the first pass needs.
     pub others: bool,
 }
 
 impl Holds {
-    /// Returns the set of a frame of this kind.
+    /// Returns the kinds that a frame of this kind adds.
     #[must_use]
     pub fn of(kind: FrameKind) -> Holds {
         let mut holds = Holds::default();
@@ -57,7 +57,7 @@ impl Holds {
         holds
     }
 
-    /// Adds the set of another frame or block.
+    /// Adds the kinds of another frame or block.
     pub fn add(&mut self, more: Holds) {
         self.ordered |= more.ordered;
         self.operations |= more.operations;
@@ -89,7 +89,7 @@ impl Holds {
         }
     }
 
-    /// Decodes the flags. Returns `None` for a combination that no writer makes.
+    /// Decodes the flags of a header. Returns `None` for a combination that no writer makes.
     fn from_flags(flags: u8) -> Option<Holds> {
         let only = flags & FLAG_ONLY != 0;
         let holds = Holds {
@@ -105,42 +105,44 @@ impl Holds {
 /// The decoded header of a block, without its checksums.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BlockHeader {
-    /// The stream it belongs to.
+    /// The stream of the block.
     pub stream: StreamId,
     /// The first 8 bytes of the database's uuid.
     pub database: u64,
-    /// The life of the database that wrote it.
+    /// The life of the database in which the block was written.
     pub incarnation: Incarnation,
     /// The block's position in its stream.
     pub pos: Pos,
-    /// Position of the block before it; `pos` itself for an incarnation's first.
+    /// The position of the previous block; `pos` itself for the first block of an incarnation.
     pub prev_pos: Pos,
-    /// The commit epoch of all frames in it.
+    /// The commit epoch of all frames in the block.
     pub epoch: Epoch,
-    /// The durable epoch when it was written.
+    /// The durable epoch when the block was written.
     pub durable: Epoch,
-    /// Wall clock when it was written, microseconds since 1970.
+    /// The wall clock when the block was written, microseconds since 1970.
     pub wall_us: u64,
-    /// The highest checkpoint epoch among its records' tags.
+    /// The highest checkpoint epoch among the tags of the block's records.
     pub ckpt_epoch: CkptEpoch,
-    /// Bytes of frames in the body.
+    /// The length of the frames in the body, bytes.
     pub body_len: u32,
-    /// Offset in the body of the first frame that starts in it; `body_len` if none.
+    /// The offset in the body of the first frame that starts in this block; `body_len` if none does.
     pub first_frame: u32,
-    /// Number of streams of the database.
+    /// The number of streams of the database.
     pub streams: u8,
-    /// The partitions its frames touch.
+    /// The partitions that the block's frames touch.
     pub partitions: PartitionSet,
-    /// The kinds of frames in it.
+    /// The kinds of frames in the block.
     pub holds: Holds,
-    /// The end of every stream's part, for the last block of its epoch in this stream. `None`: it is not the last.
+    /// For the last block of its epoch in this stream: the position at which the epoch ends in each stream. Otherwise
+    /// `None`.
     pub ends: Option<Vec<Pos>>,
-    /// The highest number that had been given to an operation when it was sealed.
+    /// The highest number that had been assigned to an operation when the block was sealed.
     pub gsn: Gsn,
-    /// The epoch up to which transactions were durable on the mirror when it was sealed. It is 0 in a log without a
+    /// The epoch up to which transactions were durable on the mirror when the block was sealed; 0 in a log without a
     /// mirror.
     pub acked: Epoch,
-    /// For the last block of its epoch: every operation numbered up to this one is of the epoch or older. Otherwise 0.
+    /// For the last block of its epoch: every operation with a number up to this one is of this epoch or an older one.
+    /// Otherwise 0.
     pub eosl: Gsn,
 }
 
@@ -151,21 +153,21 @@ impl BlockHeader {
         block_len(to_usize(u64::from(self.body_len)))
     }
 
-    /// Returns the position after the block.
+    /// Returns the position at which the block ends.
     #[must_use]
     pub fn end(&self) -> Pos {
         Pos(self.pos.0 + self.block_len())
     }
 }
 
-/// Returns the length of a block whose body holds `body_len` bytes.
+/// Returns the length of a block with `body_len` bytes of frames.
 #[must_use]
 pub fn block_len(body_len: usize) -> u64 {
     round_up(to_u64(HEADER_BYTES + body_len), to_u64(SECTOR_BYTES))
 }
 
-/// Completes a block in place. `bytes` is the whole block, with its body already filled and padded with zeros; the
-/// header is written in front of it.
+/// Completes a block in place: writes its header. `bytes` is the whole block, whose body is already filled and padded
+/// with zeros.
 pub(crate) fn seal(header: &BlockHeader, bytes: &mut [u8]) {
     assert_eq!(
         to_u64(bytes.len()),
@@ -225,8 +227,8 @@ pub(crate) fn seal(header: &BlockHeader, bytes: &mut [u8]) {
     bytes[..HEADER_BYTES].copy_from_slice(&out);
 }
 
-/// Decodes and checks a header. Returns `None` if these bytes are not a header that this build understands. Also
-/// returns the body's checksum, for [`body_is_whole`].
+/// Decodes and checks a header. Returns it with the body's checksum, for [`body_is_whole`]. Returns `None` if these
+/// bytes are not a header that this build understands.
 #[must_use]
 pub(crate) fn decode_header(bytes: &[u8]) -> Option<(BlockHeader, u32)> {
     let parsed = parse(bytes)?;
@@ -235,19 +237,19 @@ pub(crate) fn decode_header(bytes: &[u8]) -> Option<(BlockHeader, u32)> {
         .then_some((parsed.header, parsed.body_crc))
 }
 
-/// Decodes the header of a block with a reserved bit set, which a newer build wrote. Returns `None` if these bytes are
-/// not a whole header, or are one that [`decode_header`] returns.
+/// Decodes the header of a block that a newer build wrote: a reserved bit is set. Returns `None` if these bytes are not
+/// a whole header, or if [`decode_header`] understands them.
 #[must_use]
 pub(crate) fn decode_newer(bytes: &[u8]) -> Option<BlockHeader> {
     let parsed = parse(bytes)?;
     (!parsed.understood).then_some(parsed.header)
 }
 
-/// A header whose checksum holds.
+/// A header with a correct checksum.
 struct Parsed {
     header: BlockHeader,
     body_crc: u32,
-    /// True if all its reserved bits are zero.
+    /// True if all reserved bits of the header are zero.
     understood: bool,
 }
 
@@ -319,14 +321,14 @@ fn parse(bytes: &[u8]) -> Option<Parsed> {
     })
 }
 
-/// Returns the end of each stream's part, or `None` if the number of ends differs from `streams`.
+/// Returns the position at which the epoch ends in each stream; `None` if there are fewer than `streams` positions.
 fn ends_of(bytes: &[u8], streams: u8) -> Option<Vec<Pos>> {
     let mut r = Reader::new(bytes);
     let ends = (0..streams).map(|_| r.u64().map(Pos));
     ends.collect()
 }
 
-/// Returns whether the fields of a header agree with each other, and with the length of its block.
+/// Returns whether the fields of a header agree with each other and with the block's length.
 fn is_well_formed(header: &BlockHeader, block_len: u32) -> bool {
     (1..=STREAMS_MAX).contains(&header.streams)
         && header.stream.0 < header.streams
@@ -337,13 +339,13 @@ fn is_well_formed(header: &BlockHeader, block_len: u32) -> bool {
         && header.eosl <= header.gsn
 }
 
-/// Returns whether the bytes after the header, padding included, are the ones that were sealed.
+/// Returns whether the bytes after the header, including the padding, are those that were sealed.
 #[must_use]
 pub(crate) fn body_is_whole(body_and_padding: &[u8], body_crc: u32) -> bool {
     crc32c(body_and_padding) == body_crc
 }
 
-/// Returns the header of a complete block, if both checksums hold.
+/// Returns the header of a complete block; `None` unless the checksums of header and body are correct.
 #[must_use]
 pub fn decode(bytes: &[u8]) -> Option<BlockHeader> {
     let (header, body_crc) = decode_header(bytes)?;

@@ -1,16 +1,16 @@
-//! A cursor over the durable blocks of a stream, while the log is being appended.
+//! A cursor over the durable blocks of a stream, usable while the log is being appended.
 //!
-//! A restart scans a log that has ended, and decides where. A cursor reads a log that is being written. The caller
-//! passes the durable epoch and its ends ([`Wal::durable_end`](crate::Wal::durable_end)). The cursor returns the blocks
-//! up to there, in order, across segments and lives of the database. It holds no lock of the log and does not prevent
-//! truncation. It is meant for an archiver and for replicas.
+//! A restart scans a log that has ended, and determines where. A cursor reads a log that is still being written. The
+//! caller passes the durable epoch and its ends ([`Wal::durable_end`](crate::Wal::durable_end)). The cursor returns the
+//! blocks up to these ends in order, across segments and lives of the database. It takes no lock of the log and does
+//! not prevent truncation. An archiver and replicas use it.
 //!
 //! # Invariants
-//! * No block beyond the D that the caller names is returned or even read.
-//! * Blocks follow each other without a gap. A position that the cursor has returned may be saved, and
-//!   a cursor of a later life continues from it: what is durable is never void.
-//! * A truncated segment may be in use again under another name. Its blocks name other positions, so the
-//!   cursor never returns them in place of the old ones.
+//! * No block beyond the durable epoch that the caller passes is returned or even read.
+//! * Blocks are returned without a gap. A position that the cursor has returned may be saved, and a cursor in a later
+//!   life can continue from it, because durable data is never void.
+//! * The file of a truncated segment may be used again under another name. Its new blocks have other positions in their
+//!   headers, so the cursor never returns them in place of the old ones.
 
 use std::sync::Arc;
 
@@ -25,18 +25,18 @@ use crate::block::{self, BLOCK_BYTES_MAX, BlockHeader, HEADER_BYTES};
 use crate::segment::{LOG_DIR, SEGMENT_HEADER_BYTES, SegmentId};
 use crate::sizes::{SegmentSizes, Span};
 
-/// The bytes that one read covers; a longer block is read whole.
+/// The number of bytes that one read covers. A longer block is read whole.
 const READ_BYTES: u64 = 256 << 10;
 
-/// A stream's part of one life.
+/// The part of the stream that one life has written.
 struct Life {
     incarnation: Incarnation,
     start: Pos,
-    /// The position at which it was cut, with the durable epoch that it ended with. `None`: it is the newest.
+    /// The position at which the life was cut, and its last durable epoch. `None` for the newest life.
     ended: Option<(Pos, Epoch)>,
 }
 
-/// The segment that the cursor reads.
+/// The segment that the cursor is reading.
 struct OpenSegment {
     id: SegmentId,
     span: Span,
@@ -56,22 +56,22 @@ pub struct LogCursor {
     buf: AlignedBuf,
     /// The position of the buffer's first byte.
     buf_pos: Pos,
-    /// The number of the buffer's bytes that were read.
+    /// The number of valid bytes in the buffer.
     buf_len: usize,
-    /// The header of the block at the cursor, which the buffer holds. `None`: the cursor has not read it yet.
+    /// The header of the block at the cursor, which is in the buffer. `None`: the block has not been read yet.
     ahead: Option<BlockHeader>,
 }
 
-/// A block that is durable.
+/// A durable block.
 pub struct DurableBlock<'a> {
-    /// Its decoded header.
+    /// The block's decoded header.
     pub header: BlockHeader,
-    /// Header, body and padding.
+    /// The block's header, body and padding.
     pub bytes: &'a [u8],
 }
 
 impl DurableBlock<'_> {
-    /// Returns the frames that begin or continue in it.
+    /// Returns the frames that begin or continue in the block.
     #[must_use]
     pub fn body(&self) -> &[u8] {
         let len = to_usize(u64::from(self.header.body_len));
@@ -80,11 +80,12 @@ impl DurableBlock<'_> {
 }
 
 impl LogCursor {
-    /// Opens a cursor over a stream of the database with this `history`, from the block at `at`. This is a position
-    /// that a cursor returned in this life or an earlier one, or the begin of a stream or a checkpoint.
+    /// Opens a cursor over a stream of the database with this `history`. The first block that it returns is at `at`.
+    /// `at` is a position that a cursor returned in this life or an earlier one, or the beginning of a stream or of a
+    /// checkpoint.
     ///
     /// # Errors
-    /// [`Error::Usage`] if no block can be at that position.
+    /// [`Error::Usage`] if no block can be at `at`.
     pub fn open(
         disk: Arc<dyn Disk>,
         history: &History,
@@ -127,25 +128,24 @@ impl LogCursor {
         })
     }
 
-    /// Returns the stream that it reads.
+    /// Returns the stream that the cursor reads.
     #[must_use]
     pub fn stream(&self) -> StreamId {
         self.stream
     }
 
-    /// Returns the position of the next block, whether or not that exists yet. A caller that saves the position
-    /// continues from there.
+    /// Returns the position of the next block, which need not exist yet. A caller may save it and continue there later.
     #[must_use]
     pub fn at(&self) -> Pos {
         self.at
     }
 
-    /// Reads the next block that is `durable`. Returns `None` if the cursor has returned them all.
+    /// Reads the next block up to `durable`. Returns `None` if the cursor has returned all of them.
     ///
     /// # Errors
-    /// [`Error::Truncated`] if no segment holds the block any more, and the disk's error. [`Error::Corrupt`] if the
-    /// bytes there are not the durable block, or if more was read than is durable. After an error the cursor stays at
-    /// its position.
+    /// [`Error::Truncated`] if no segment has the block any more. The disk's error. [`Error::Corrupt`] if the bytes
+    /// there are not the durable block, or if the cursor is already beyond `durable`. After an error the cursor stays
+    /// at its position.
     pub fn read(&mut self, durable: &Vouched) -> Result<Option<DurableBlock<'_>>> {
         self.peek(durable)?;
         let Some(header) = self.ahead.take() else {
@@ -161,7 +161,8 @@ impl LogCursor {
         }))
     }
 
-    /// Returns the header of the block that the next [`read`](Self::read) returns. The block is read and checked once.
+    /// Returns the header of the block that the next [`read`](Self::read) will return. `read` does not read or check
+    /// the block again.
     ///
     /// # Errors
     /// Fails like `read`.
@@ -197,8 +198,8 @@ impl LogCursor {
         Ok(Some(header))
     }
 
-    /// Opens the segment that holds the next block. Returns the position at which the durable part of its life ends,
-    /// and the epoch with which it ends.
+    /// Opens the segment that contains the next block. Returns the position at which the durable part of the segment's
+    /// life ends, and that life's last durable epoch. The position is not beyond the segment's end.
     fn enter_segment(&mut self, durable: &Vouched, end: Pos) -> Result<(Pos, Epoch)> {
         let at = self.at;
         let holds = |life: &&Life| life.start <= at && life.ended.is_none_or(|(cut, _)| at < cut);
@@ -227,8 +228,7 @@ impl LogCursor {
         Ok((end.min(span.end()), epoch_max))
     }
 
-    /// Returns the life of the open segment, although it was cut here. This is the seeded bug: everything that the life
-    /// wrote beyond is void.
+    /// Seeded bug: returns the life of the open segment even beyond its cut, where everything that it wrote is void.
     fn void_life(&self) -> Option<&Life> {
         let open = self.segment.as_ref();
         let open = open.filter(|_| armed(Flaw::VoidEpochArchived))?;
@@ -236,8 +236,8 @@ impl LogCursor {
         lives.find(|life| life.incarnation == open.id.incarnation && self.at < open.span.end())
     }
 
-    /// Returns the header of the block at the cursor, or a description of what is there instead. The buffer then holds
-    /// all bytes of the block, which ends at or before `end`.
+    /// Returns the header of the block at the cursor, or a description of the bytes found instead. On success the
+    /// buffer has the whole block, which ends at or before `end`.
     fn block(&mut self, end: Pos, epoch_max: Epoch) -> Result<Result<BlockHeader, String>> {
         let sector = to_u64(SECTOR_BYTES);
         if end.0 - self.at.0 < sector {
@@ -276,7 +276,7 @@ impl LogCursor {
         Ok(Ok(header))
     }
 
-    /// Returns the `len` bytes at the cursor. Reads ahead, never beyond `end`.
+    /// Returns the `len` bytes at the cursor. Reads ahead, but never beyond `end`.
     fn fill(&mut self, len: u64, end: Pos) -> Result<&[u8]> {
         assert!(
             self.at.0 + len <= end.0 && len <= to_u64(BLOCK_BYTES_MAX),
@@ -301,8 +301,8 @@ impl LogCursor {
         Ok(&self.buf[at..at + to_usize(len)])
     }
 
-    /// Returns the error for a missing block at the cursor: its segment was truncated while it was open, or the block
-    /// is damaged.
+    /// Returns the error for a block that is missing at the cursor. Either its segment was truncated while it was open,
+    /// or the block is damaged.
     fn missing(&mut self, found: &str) -> Result<Error> {
         let open = self.segment.take().expect("a block was looked for in it");
         match self

@@ -1,12 +1,12 @@
-//! The decision about what survives: the durable epoch D and the cut of every stream.
+//! Decides which part of the log survives a restart: the durable epoch D and the cut of every stream.
 //!
-//! D is the highest epoch whose ends are known and which every stream holds in full. Everything beyond the ends of D is
-//! void for good. If any block names a durable epoch above D, acknowledged data is missing and the database refuses to
-//! start. A torn tail is an expected end; a missing acknowledged block never is. The same rule holds for an epoch that
-//! a block names as acknowledged although only the memories of a mirror had it, and no disk. Only a caller that accepts
-//! the loss continues then.
+//! D is the highest epoch whose ends are known and which every stream has in full. Everything beyond the ends of D is
+//! void for good. If a block names a durable epoch above D, acknowledged data is missing and the database refuses to
+//! start. A torn tail is an expected end; a missing acknowledged block never is. The same rule applies to an epoch that
+//! a block names as acknowledged although no disk had it, only the memories of a mirror. In that case alone a caller
+//! may accept the loss and continue.
 //!
-//! `evidence` gathers the statements of anchor and scans, `verdict` is the decision as a table, and `refusal` words the
+//! `evidence` gathers what the anchor and the scans say, `verdict` is the decision as a table, and `refusal` words the
 //! errors.
 
 mod evidence;
@@ -28,30 +28,30 @@ pub struct Cut {
     pub durable: Epoch,
     /// The position at which each stream is cut.
     pub cut: Vec<Pos>,
-    /// The highest commit epoch seen anywhere, void ones included.
+    /// The highest commit epoch in any block, including void blocks.
     pub epoch_max: Epoch,
-    /// The highest checkpoint epoch seen anywhere.
+    /// The highest checkpoint epoch in any block.
     pub ckpt_max: CkptEpoch,
-    /// The latest wall clock seen, microseconds.
+    /// The latest wall clock in any block, microseconds since 1970.
     pub wall_us: u64,
-    /// The highest number of an operation seen anywhere, void ones included.
+    /// The highest number of an operation in any block, including void blocks.
     pub gsn_max: Gsn,
-    /// The highest epoch beyond `durable` that a block names as acknowledged: that loss was accepted. `None`: no block
-    /// names one.
+    /// The highest epoch above `durable` that a block names as acknowledged, whose loss was accepted. `None` if no
+    /// block names such an epoch.
     pub lost_to: Option<Epoch>,
 }
 
-/// The contents of an image, which are intact without the log. Only texts of errors use it.
+/// The contents of an image, which are intact even if the log is damaged. Only the texts of errors use it.
 #[derive(Debug, Clone, Copy)]
 pub struct Elsewhere {
-    /// The epoch up to which the image holds the transactions.
+    /// The epoch up to which the image has the transactions.
     pub epoch: Epoch,
-    /// The wall clock when it was written, microseconds since 1970.
+    /// The wall clock when the image was written, microseconds since 1970.
     pub wall_us: u64,
 }
 
-/// Computes the cut from the scans of all streams. An error names what is intact `elsewhere`. With `accept_loss`
-/// the log may end before epochs that only the memories of a mirror held, and [`Cut::lost_to`] names them.
+/// Computes the cut from the scans of all streams. Errors describe `elsewhere` as what is intact. With `accept_loss`
+/// the log may lack epochs that only the memories of a mirror held; [`Cut::lost_to`] then has the highest of these.
 ///
 /// # Errors
 /// [`Error::Corrupt`](perdura_base::Error::Corrupt) if a block proves that acknowledged data is missing.

@@ -1,4 +1,4 @@
-//! The ends of closed epochs in each stream, kept until every rung has passed them.
+//! The positions at which closed epochs end in each stream. They are kept until every rung has passed them.
 
 use std::collections::VecDeque;
 
@@ -7,21 +7,21 @@ use perdura_base::{Epoch, Error, Gsn, Pos, Result};
 use crate::anchor::Vouched;
 use crate::rung::{PerRung, Rung};
 
-/// A closed epoch, and the position at which its part of each stream ends.
+/// A closed epoch, and the position in each stream at which it ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EpochEnds {
     /// The epoch.
     pub epoch: Epoch,
-    /// Its end in each stream.
+    /// The position in each stream at which the epoch ends.
     pub ends: Vec<Pos>,
 }
 
 impl EpochEnds {
-    /// Checks that a log which is durable up to `durable` has everything that an archive holds up to here. An archive
-    /// takes durable epochs only, so a log that ends before this epoch has lost some.
+    /// Checks that a log which is durable up to `durable` has everything that an archive has up to this epoch. An
+    /// archive contains only durable epochs, so a log that ends before this epoch has lost some.
     ///
     /// # Errors
-    /// [`Error::LostLog`] with both epochs; [`Error::Corrupt`] if the log reaches the epoch, but not the positions.
+    /// [`Error::LostLog`] with both epochs; [`Error::Corrupt`] if the log reaches the epoch but not the positions.
     pub fn check_durable(&self, durable: &Vouched) -> Result<()> {
         if self.ends.len() != durable.ends.len() {
             return Err(Error::corrupt(
@@ -63,29 +63,29 @@ impl EpochEnds {
     }
 }
 
-/// A closed epoch as the log keeps it.
+/// A closed epoch, as the log keeps it.
 pub(crate) struct Closed {
     pub ends: EpochEnds,
-    /// The highest number that had been given when its closing began: all operations up to it are of this epoch or older.
+    /// The highest operation number that had been assigned when closing the epoch began. All operations up to it are of
+    /// this epoch or older.
     pub eosl: Gsn,
 }
 
-/// The closed epochs that the slowest rung has not passed, in order, and the newest epoch that each
-/// rung has passed.
+/// The closed epochs that some rung has not passed yet, in order. For each rung the newest epoch that it has passed.
 pub(crate) struct Ends {
     pub closed: VecDeque<Closed>,
     pub passed: PerRung<Vouched>,
 }
 
 impl Ends {
-    /// Returns a closed epoch that is kept.
+    /// Returns a closed epoch; `None` if it is no longer kept.
     pub fn of(&self, epoch: Epoch) -> Option<&Closed> {
         let by_epoch = |closed: &Closed| closed.ends.epoch;
         let at = self.closed.binary_search_by_key(&epoch, by_epoch).ok()?;
         self.closed.get(at)
     }
 
-    /// Checks that epochs are closed in order, and that in no stream an epoch ends before the one before it.
+    /// Checks that epochs are closed in order, and that an epoch ends in no stream before the epoch before it.
     pub fn assert_follows(&self, epoch: Epoch, ends: &[Pos]) {
         if let Some(Closed { ends: last, .. }) = self.closed.back() {
             assert!(
@@ -109,7 +109,7 @@ impl Ends {
     }
 }
 
-/// An epoch that is being closed, with the end of its part of each visited stream.
+/// An epoch that is being closed. `ends` has its end in each stream that has been visited.
 pub(crate) struct Closing {
     pub epoch: Epoch,
     pub ends: Vec<Option<Pos>>,

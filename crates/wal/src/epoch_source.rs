@@ -1,25 +1,27 @@
-//! The log as a sequence of whole epochs, over all streams, while it is being appended.
+//! The log as a sequence of whole epochs over all streams, readable while it is being appended.
 //!
-//! A [`LogCursor`] reads one stream. An archive needs all of them, because an epoch is durable or void as a whole. An
-//! [`EpochSource`] merges the cursors of all streams by epoch: it returns the frames of one epoch after the other. The
-//! frames of one stream come in their order, the streams in any order. Between two epochs it returns the end of the
-//! epoch in each stream, and the time when it was written. A reader that continues in another life must have saved
-//! both.
+//! A [`LogCursor`] reads one stream. An archive needs all streams, because an epoch is durable or void as a whole. An
+//! [`EpochSource`] merges the cursors of all streams: it returns the frames of one epoch, then those of the next.
+//! Within an epoch the frames of a stream are in order, but the order of streams is arbitrary. After each epoch it
+//! returns the position at which the epoch ends in each stream, and its moment. A reader that wants to continue in
+//! another life must have saved both.
 //!
-//! A step reads at most one block of frames. So the source is a machine that a caller interleaves with its other I/O; a
-//! large epoch takes many steps.
+//! A step reads at most one block of frames, so a large epoch takes many steps. A caller can do other I/O between
+//! steps.
 //!
 //! # Invariants
-//! * No frame of an epoch beyond the D that the caller names is returned, in whatever stream it is.
-//! * Void epochs do not occur: what a life wrote beyond its cut is in no life's part of a stream. They are
-//!   empty epochs, as are those in which nothing was appended.
-//! * An epoch is whole when its end is returned: every stream was read up to its next epoch, or up to D's end.
-//! * A source that is opened where another one ended an epoch returns what the other would have returned next.
+//! * A frame of an epoch beyond the D that the caller passes is never returned, whatever its stream.
+//! * Void epochs are not returned: blocks that a life wrote beyond its cut belong to no life's part of a stream. Void
+//!   epochs look like empty epochs, in which nothing was appended.
+//! * When the end of an epoch is returned, all of it has been: every stream was read up to its next epoch, or up to D's
+//!   end.
+//! * A source that is opened where another source ended an epoch returns the same as the other would have returned
+//!   next.
 //!
 //! # Moments
-//! A block has the wall clock at which it was sealed. Flushers seal the streams at different speeds, so those clocks
-//! rise within a stream, but not from epoch to epoch over all streams. The moment of an epoch is the latest clock of
-//! its blocks, and never before the moment of the epoch before it.
+//! Each block has the wall clock of its sealing. Flushers seal the streams at different speeds, so these clocks ascend
+//! within a stream, but not from epoch to epoch over all streams. The moment of an epoch is the latest clock of its
+//! blocks, but never before the moment of the epoch before it.
 //!
 //! # Source
 //! *Single-pass restore after a media failure* (004), section 3.1: the archiver reads the recovery log.
@@ -41,15 +43,15 @@ use crate::unit::Origin;
 /// The result of a step of a source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SourceStep {
-    /// Everything up to D has been returned, and [`EpochSource::at`] is at D.
+    /// Everything up to D has been returned. [`EpochSource::at`] now returns D.
     Idle,
-    /// The frames of a block have been returned, as far as they are whole.
+    /// The whole frames of a block have been returned.
     Frames,
     /// All frames of an epoch have been returned.
     End {
-        /// The epoch, and its end in each stream.
+        /// The epoch, and the position in each stream at which it ends.
         end: EpochEnds,
-        /// Its moment, microseconds since 1970.
+        /// The moment of the epoch, microseconds since 1970.
         wall_us: u64,
     },
 }
@@ -57,12 +59,12 @@ pub enum SourceStep {
 /// One stream of the source.
 struct Part {
     cursor: LogCursor,
-    /// The epoch of the next block. `None`: there was no further block up to the D of the last look.
+    /// The epoch of the next block. `None`: at the last look there was no further block up to D.
     next: Option<Epoch>,
-    /// The bytes of a frame that later blocks of the epoch complete, and the frame's position.
+    /// The bytes of a frame that is not complete until later blocks of the epoch are read.
     rest: Vec<u8>,
     rest_from: Option<Origin>,
-    /// True if no frame has begun: the first block may begin within one.
+    /// True until a frame has begun. The first block may begin in the middle of a frame.
     is_first: bool,
 }
 
@@ -76,13 +78,14 @@ pub struct EpochSource {
 }
 
 impl EpochSource {
-    /// Opens a source over the log of the database with this `history`. It begins behind the epoch and at the positions
-    /// of `from`. They are the result of an [`End`](SourceStep::End) or of [`at`](Self::at) in this life or an earlier
-    /// one. For an image they are the positions at which its checkpoint begins, and the epoch before its lowest. Then
-    /// the first epoch is returned from there on. `disks[s]` holds stream s.
+    /// Opens a source over the log of the database with this `history`. It returns the first epoch after `from`, and
+    /// begins to read at the positions of `from`. `from` comes from an [`End`](SourceStep::End) or from
+    /// [`at`](Self::at) in this life or an earlier one. To begin at an image, `from` has the positions at which its
+    /// checkpoint begins and the epoch before the lowest one there. `disks[s]` is the disk of stream s.
     ///
     /// # Errors
-    /// [`Error::Usage`] if the numbers of positions and streams differ, or no block begins at a position.
+    /// [`Error::Usage`] if the number of positions is not the number of streams, or if no block can begin at a
+    /// position.
     pub fn open(
         disks: &[Arc<dyn Disk>],
         history: &History,
@@ -118,20 +121,21 @@ impl EpochSource {
         })
     }
 
-    /// Returns the newest epoch whose end was returned, and its ends. After a step that found everything up to D
-    /// returned, it is D. A caller that saves it continues from there.
+    /// Returns the newest epoch whose end has been returned, and its ends. After a step that found nothing left up to
+    /// D, this is D. A caller that saves it can continue there later.
     #[must_use]
     pub fn at(&self) -> &EpochEnds {
         &self.at
     }
 
-    /// Takes one step towards the `durable` epoch, which never decreases. Passes frames to `each`, with the block that
-    /// they begin in.
+    /// Takes one step towards the `durable` epoch, which must never decrease between calls. Passes frames to `each`,
+    /// together with the block in which each frame begins.
     ///
     /// # Errors
-    /// [`Error::Truncated`] if a stream does not reach back to that position. The disk's error. [`Error::Corrupt`] if
-    /// the bytes are not what is durable: the source stays at its position, and the next step tries again. The errors
-    /// of `each`: then a caller that cannot continue from there opens another source at [`at`](Self::at).
+    /// [`Error::Truncated`] if the log of a stream no longer has the next block. The disk's error. [`Error::Corrupt`]
+    /// if the bytes are not the durable block. After these errors the source stays at its position, and the next step
+    /// tries again. The errors that `each` returns: a caller that cannot continue after one of them opens another
+    /// source at [`at`](Self::at).
     pub fn step(
         &mut self,
         durable: &Vouched,
@@ -166,7 +170,7 @@ impl EpochSource {
         Ok(SourceStep::Frames)
     }
 
-    /// Ends a step that found nothing left up to D: the epochs up to it that were not returned are empty.
+    /// Ends a step that found nothing left up to D. Epochs up to D that were not returned are empty.
     fn idle(&mut self, durable: &Vouched) -> Result<SourceStep> {
         self.at.check_durable(durable)?;
         let ends = self.ends();
@@ -205,7 +209,7 @@ impl EpochSource {
 }
 
 impl Part {
-    /// Reads the header of the next block: it must be of the epoch that is being read, the `least`, or of a later one.
+    /// Reads the header of the next block. Its epoch must be at least `least`, the epoch that is being read.
     fn look(&mut self, durable: &Vouched, least: Epoch) -> Result<()> {
         let header = match self.cursor.peek(&seen_durable(durable, self.cursor.at())) {
             Err(_) if armed(Flaw::EpochBeyondDArchived) => None,
@@ -224,7 +228,7 @@ impl Part {
         Ok(())
     }
 
-    /// Reads the next block, whose header was read before, and passes its frames on. Returns its clock.
+    /// Reads the block whose header was read before, and passes its frames to `each`. Returns the block's clock.
     fn read(
         &mut self,
         durable: &Vouched,
@@ -256,12 +260,12 @@ impl Part {
         };
         let mut body = block.body();
         if *is_first {
-            // This is the rest of a frame that began before the source did.
+            // The block begins with the rest of a frame that began before the source's start. That rest is skipped.
             body = &body[to_usize(u64::from(header.first_frame)).min(body.len())..];
             *is_first = body.is_empty();
         }
         if let Some(from) = *rest_from {
-            // The first frame began in an older block; those behind it begin in this one.
+            // The first frame began in an older block; the frames behind it begin in this one.
             rest.extend_from_slice(body);
             let mut origin = from;
             let whole = for_each_frame(rest, Direction::Forward, |frame| {
@@ -281,7 +285,7 @@ impl Part {
         Ok(header.wall_us)
     }
 
-    /// Checks that a frame ends in the epoch that it begins in.
+    /// Checks that no frame is incomplete at the end of an epoch.
     fn check_whole(&self, epoch: Epoch) -> Result<()> {
         let Some(from) = self.rest_from else {
             return Ok(());
@@ -296,8 +300,8 @@ impl Part {
     }
 }
 
-/// Returns what a stream's cursor takes for durable. The seeded bug reads a stream as far as it is written, although
-/// another one does not hold its part of the epoch.
+/// Returns the durable epoch and ends to pass to a stream's cursor. With the seeded bug the stream is read as far as it
+/// is written, although another stream may not have its part of the epoch.
 fn seen_durable(durable: &Vouched, at: Pos) -> std::borrow::Cow<'_, Vouched> {
     if !armed(Flaw::EpochBeyondDArchived) {
         return std::borrow::Cow::Borrowed(durable);

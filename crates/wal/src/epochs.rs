@@ -1,4 +1,4 @@
-//! Commit epochs: the one that appends join, its closing in every stream, and the durable ones.
+//! Commit epochs: the current one, how an epoch is closed in every stream, and which ones are durable.
 
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::{Epoch, Pos, StreamId};
@@ -10,8 +10,7 @@ use crate::rung::{Reached, Rung};
 use crate::sync::Ordering;
 
 impl Wal {
-    /// Closes the current epoch if anything was appended in it, and returns it. Its blocks are then
-    /// ready for the flushers.
+    /// Closes the current epoch if anything was appended in it, and returns it. The flushers can then write its blocks.
     pub fn close_epoch(&self) -> Option<Epoch> {
         let mut closing = self.closing.lock();
         self.finish_closing(&mut closing);
@@ -20,16 +19,17 @@ impl Wal {
         begun
     }
 
-    /// Begins to close the current epoch, as the first half of [`close_epoch`](Self::close_epoch). It is for a caller
-    /// that interleaves threads step by step. Later appends join the next epoch, and the old one stays open in streams
-    /// not visited yet.
+    /// Begins to close the current epoch: the first half of [`close_epoch`](Self::close_epoch), for a caller that
+    /// interleaves threads step by step. Later appends join the next epoch. In streams that have not been visited yet,
+    /// the old epoch stays open.
     pub fn close_begin(&self) -> Option<Epoch> {
         let mut closing = self.closing.lock();
         self.finish_closing(&mut closing);
         self.begin_closing(&mut closing)
     }
 
-    /// Visits one stream of a closing that [`close_begin`](Self::close_begin) began. The last visit completes it.
+    /// Visits one stream for a closing that [`close_begin`](Self::close_begin) has begun. The visit of the last stream
+    /// completes the closing.
     pub fn close_visit(&self, stream: StreamId) {
         let mut closing = self.closing.lock();
         if let Some(begun) = closing.as_mut() {
@@ -38,8 +38,8 @@ impl Wal {
         self.complete_closing(&mut closing);
     }
 
-    /// Begins to close the open epoch, if it has a frame. An epoch without a frame is never closed: it would leave no
-    /// evidence, and D must not name one.
+    /// Begins to close the current epoch if it has a frame. An epoch without a frame is never closed: no block could
+    /// prove it, so D must not be such an epoch.
     fn begin_closing(&self, closing: &mut Option<Closing>) -> Option<Epoch> {
         let epoch = Epoch(self.epoch.load(Ordering::SeqCst));
         if self.last_appended.load(Ordering::SeqCst) < epoch.0 {
@@ -49,7 +49,7 @@ impl Wal {
             closing.is_none() && Rung::ALL.iter().all(|rung| self.durable(*rung) < epoch),
             "epoch {epoch} is closed once, before it is durable"
         );
-        // The number is read before E rises: see `numbers`.
+        // The operation number is read before E rises; module `numbers` says why.
         let eosl = self.last_gsn();
         self.epoch.store(epoch.0 + 1, Ordering::SeqCst);
         *closing = Some(Closing {
@@ -108,7 +108,7 @@ impl Wal {
         }
     }
 
-    /// Notes that everything below `end` in a stream is durable on disk, and raises D as far as that allows.
+    /// Notes that everything below `end` in a stream is durable on disk, and raises D if that is now possible.
     pub(crate) fn pass_disk(&self, stream: &Stream, end: Pos) {
         let before = stream.reached[Rung::Disk].swap(end.0, Ordering::SeqCst);
         assert!(
@@ -119,8 +119,8 @@ impl Wal {
         self.follow_disk(stream, end);
     }
 
-    /// Raises D of a rung as far as the streams' contents on that rung allow. Discards the ends of epochs that all
-    /// rungs have passed.
+    /// Raises D of a rung as far as the contents of all streams on that rung allow. Forgets the ends of epochs that
+    /// every rung has passed.
     pub(crate) fn advance_durable(&self, rung: Rung) {
         let mut ends = self.ends.lock();
         let ends = &mut *ends;
@@ -152,7 +152,8 @@ impl Wal {
         );
         let wall_us = self.wall_us.load(Ordering::Relaxed);
         self.durable[rung].store(newest.epoch.0, Ordering::SeqCst);
-        // EOSL is stored after D: a thread that reads EOSL and then D finds the operations' epochs durable.
+        // EOSL is stored after D. So if a thread reads EOSL and then D, the epochs of the operations up to EOSL are
+        // durable.
         self.eosl[rung].store(eosl.0, Ordering::SeqCst);
         ends.passed[rung] = newest.vouched(wall_us);
         let slowest = self.slowest();
@@ -168,7 +169,7 @@ impl Wal {
         );
     }
 
-    /// Returns D of a rung, the time it was reached, and the end of each stream's part of it.
+    /// Returns D of a rung, the time at which it was reached, and the position in each stream at which it ends.
     #[must_use]
     pub fn durable_end(&self, rung: Rung) -> Vouched {
         let ends = self.ends.lock();
@@ -178,14 +179,14 @@ impl Wal {
         }
     }
 
-    /// Returns `D` of a rung: every transaction up to this epoch is durable there.
+    /// Returns `D` of a rung: every transaction up to this epoch is durable on that rung.
     #[must_use]
     #[inline]
     pub fn durable(&self, rung: Rung) -> Epoch {
         Epoch(self.durable[self.in_force(rung)].load(Ordering::SeqCst))
     }
 
-    /// Returns the D of the rung that is farthest behind.
+    /// Returns the lowest D of all rungs.
     pub(crate) fn slowest(&self) -> Epoch {
         let disk = self.durable(Rung::Disk);
         Rung::ALL
@@ -193,15 +194,15 @@ impl Wal {
             .fold(disk, |slowest, rung| slowest.min(self.durable(*rung)))
     }
 
-    /// Returns the highest D that a durable block names: a restart keeps it, or reports damage.
+    /// Returns the highest D that a durable block names. A restart keeps at least this epoch, or reports damage.
     #[must_use]
     pub fn evidenced(&self) -> Epoch {
         Epoch(self.evidenced.load(Ordering::SeqCst))
     }
 
-    /// Returns the epochs up to which replies may leave on each rung. A higher rung implies those below it: bytes on
-    /// the disk wait for the nodes of a mirror, too. A writer that another one has replaced still syncs a disk, which
-    /// no restart reads any more. Only its nodes report the replacement to it.
+    /// Returns for each rung the epoch up to which replies may be sent. A higher rung implies the lower ones: a reply
+    /// that waits for the disk also waits for the nodes of a mirror. The reason is that a writer which was replaced can
+    /// still sync its disk, although no restart will read that disk. Only its nodes can report the replacement.
     #[must_use]
     pub fn reached(&self) -> Reached {
         let (disk, mirror) = (self.durable(Rung::Disk), self.durable(Rung::Mirror));
@@ -211,20 +212,20 @@ impl Wal {
         })
     }
 
-    /// Returns `E`: the epoch that the next commit joins.
+    /// Returns `E`, the epoch that the next commit will join.
     #[must_use]
     pub fn current(&self) -> Epoch {
         Epoch(self.epoch.load(Ordering::SeqCst))
     }
 
-    /// Returns the newest epoch with a frame; 0 before the first append. Unlike [`current`](Self::current) it is closed
-    /// even if no further frame is appended.
+    /// Returns the newest epoch that has a frame; 0 before the first append. Unlike [`current`](Self::current) this
+    /// epoch will be closed even if nothing more is appended.
     #[must_use]
     pub fn last_appended(&self) -> Epoch {
         Epoch(self.last_appended.load(Ordering::SeqCst))
     }
 
-    /// Returns whether the open epoch has a frame.
+    /// Returns whether the current epoch has a frame.
     #[must_use]
     pub fn has_open_frames(&self) -> bool {
         self.last_appended.load(Ordering::SeqCst) >= self.epoch.load(Ordering::SeqCst)
@@ -236,14 +237,14 @@ impl Wal {
         self.last_appended() <= self.durable(Rung::Disk)
     }
 
-    /// Returns the time at which the oldest frame that is not durable was appended, by the log's monotone clock,
-    /// nanoseconds.
+    /// Returns the time at which the oldest frame that is not durable on disk was appended; the log's monotone clock,
+    /// in nanoseconds.
     #[must_use]
     pub fn unsynced_since_ns(&self) -> Option<u64> {
         self.waiting_since_ns(Rung::Disk)
     }
 
-    /// Like [`unsynced_since_ns`](Self::unsynced_since_ns), for a frame that is not durable on a rung.
+    /// Like [`unsynced_since_ns`](Self::unsynced_since_ns), for frames that are not durable on `rung`.
     #[must_use]
     pub fn waiting_since_ns(&self, rung: Rung) -> Option<u64> {
         self.ages.oldest_ns(self.durable(rung))

@@ -6,30 +6,30 @@ use perdura_base::{CkptEpoch, Epoch, Gsn, Pos};
 
 use crate::block::BlockHeader;
 
-/// The facts that the blocks of a stream prove, those beyond its valid end included.
+/// Facts that the blocks of a stream prove. Blocks beyond the stream's valid end count too.
 #[derive(Debug, Clone, Default)]
 pub struct Evidence {
-    /// The highest durable epoch any block names, and the block's position.
+    /// The highest durable epoch that a block names, and the position of that block.
     pub durable: Option<(Epoch, Pos)>,
-    /// The highest epoch that any block names as acknowledged, and the block's position.
+    /// The highest epoch that a block names as acknowledged, and the position of that block.
     pub acked: Option<(Epoch, Pos)>,
-    /// The ends of epochs, as their last blocks give them.
+    /// The ends of epochs, from the last block of each.
     pub ends: BTreeMap<Epoch, Vec<Pos>>,
-    /// The highest commit epoch seen.
+    /// The highest commit epoch in any block.
     pub epoch_max: Epoch,
-    /// The highest checkpoint epoch seen.
+    /// The highest checkpoint epoch in any block.
     pub ckpt_max: CkptEpoch,
-    /// The latest wall clock seen, microseconds.
+    /// The latest wall clock in any block, microseconds since 1970.
     pub wall_us: u64,
-    /// The highest number of an operation seen.
+    /// The highest operation number in any block.
     pub gsn_max: Gsn,
-    /// The position of a valid block so far beyond the end that a sync must have passed the end before the block was
-    /// written. It proves that durable blocks are missing.
+    /// The position of a valid block that lies so far beyond the end that a sync must have passed the end before the
+    /// block was written. Such a block proves that durable blocks are missing.
     pub out_of_reach: Option<Pos>,
 }
 
 impl Evidence {
-    /// Adds the facts that a whole header proves.
+    /// Adds the facts that a block's header proves. The header is whole.
     pub(crate) fn note(&mut self, header: &BlockHeader) {
         if self.durable.is_none_or(|(d, _)| header.durable > d) {
             self.durable = Some((header.durable, header.pos));

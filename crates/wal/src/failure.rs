@@ -1,18 +1,19 @@
-//! The two ways in which a write of the log or the anchor fails: one passes, the other is final.
+//! The two kinds of failed writes of the log or the anchor: a delay, after which the write is repeated, and a final
+//! failure.
 
 use perdura_base::Error;
 
 /// The kind of failure of a write of the log or the anchor.
 #[derive(Debug)]
 pub enum Failure {
-    /// The write is repeated later: no byte of it counts yet.
+    /// The write will be repeated; until then no byte of it counts.
     Delay(Error),
-    /// The disk's contents are no longer known.
+    /// The disk's contents are unknown from now on.
     Final(Error),
 }
 
 impl Failure {
-    /// Returns the failure to give a segment a file and its name: nothing is written there yet.
+    /// Returns the failure of giving a segment a file and its name. Nothing has been written to the segment yet.
     pub(crate) fn of_placing(error: Error) -> Failure {
         match error.is_fenced() {
             true => Failure::Final(error),
@@ -20,8 +21,8 @@ impl Failure {
         }
     }
 
-    /// Returns the failure after a name that the log has made was not found. No disk fails so, and a restart would find
-    /// another directory, or none.
+    /// Changes the failure if it says that a name made by the log was not found. No disk fails in this way: the
+    /// directory was removed or replaced, and a restart would find another one or none.
     pub(crate) fn of_lost_name(self) -> Failure {
         match self {
             Failure::Final(error) if error.is_not_found() || error.is_of_another_kind() => {
@@ -31,8 +32,8 @@ impl Failure {
         }
     }
 
-    /// Returns the failure of a write. A write that found no space, no memory or no descriptor may be repeated with the
-    /// same bytes. A sync may not, nor may a write that a ring has perhaps taken.
+    /// Returns the failure of a write. If the write found no space, no memory or no descriptor, it may be repeated with
+    /// the same bytes. A sync may not be repeated, nor may a write that an I/O ring may already have accepted.
     #[must_use]
     pub(crate) fn of_write(error: Error) -> Failure {
         let passes = error.is_disk_full() || error.is_shortage();
@@ -52,7 +53,7 @@ impl From<Failure> for Error {
 }
 
 impl From<Error> for Failure {
-    /// Returns a delay only for a process without descriptors or memory: it could not open a file or a directory.
+    /// Returns a delay only if the process lacks descriptors or memory and could not open a file or a directory.
     fn from(error: Error) -> Failure {
         match error.is_shortage() && !is_final(&error) {
             true => Failure::Delay(error),
@@ -61,7 +62,7 @@ impl From<Error> for Failure {
     }
 }
 
-/// Returns whether the operation leaves the disk's contents unknown when it fails, whatever the error.
+/// Returns whether the failed operation leaves the disk's contents unknown, whatever its error is.
 fn is_final(error: &Error) -> bool {
     matches!(error, Error::Io { op, .. } if matches!(*op, "sync" | "sync directory" | "submit"))
 }
@@ -76,7 +77,7 @@ mod tests {
         matches!(failure, Failure::Delay(_))
     }
 
-    /// A thousand idle clients once took every descriptor, and the log stopped as after a failed sync.
+    /// Once a thousand idle clients took every descriptor, and the log stopped as if a sync had failed.
     #[test]
     fn a_shortage_delays_what_can_be_repeated_and_nothing_else() {
         let failed = |op, errno| Error::io(op, "f", io::Error::from_raw_os_error(errno));

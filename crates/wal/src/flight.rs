@@ -1,9 +1,10 @@
-//! The durable writes of a stream that are in flight, in the order of their positions.
+//! The durable writes of a stream that are in flight, ordered by position.
 //!
 //! # Invariants
 //! * The writes follow each other without a gap: the first begins at the stream's durable end.
-//! * The stream is durable up to the first write that is not. Writes that completed behind it do not count yet.
-//! * A write that is refused keeps its place and its bytes until it is repeated.
+//! * The stream is durable up to the first write that is not durable. Completed writes behind that one do not count
+//!   yet.
+//! * A refused write keeps its position and its bytes until it is repeated.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,25 +13,25 @@ use perdura_base::flaw::{Flaw, armed};
 use perdura_base::{Epoch, Pos};
 use perdura_device::{DurableWrite, File, Part};
 
-/// One durable write: contiguous sealed blocks of one segment.
+/// A durable write of contiguous sealed blocks of one segment.
 pub(crate) struct Flight {
     token: u64,
     pub file: Arc<dyn File>,
-    /// The offset of its first block in the file.
+    /// The offset in the file of the write's first block.
     pub offset: u64,
     pub start: Pos,
     pub end: Pos,
-    /// The highest D that one of its blocks names.
+    /// The highest D that the headers of its blocks name.
     pub names: Epoch,
     stage: Stage,
 }
 
 enum Stage {
-    /// The device has it.
+    /// The device has the write.
     Flying,
-    /// All of it is durable.
+    /// The whole write is durable.
     Durable,
-    /// The device refused it, and no byte of it counts. The parts are written again.
+    /// The device has refused the write, and no byte of it counts. These parts will be written again.
     Refused(Vec<Part>),
 }
 
@@ -62,14 +63,14 @@ impl Flight {
 /// The writes in flight of one stream.
 pub(crate) struct Flights {
     flights: VecDeque<Flight>,
-    /// The next token.
+    /// The token that the next write gets.
     next: u64,
     /// The end of the last write.
     end: Pos,
 }
 
 impl Flights {
-    /// Returns the value for a stream that starts at `start`.
+    /// Returns the value for a stream whose first write begins at `start`.
     pub fn new(start: Pos) -> Flights {
         Flights {
             flights: VecDeque::new(),
@@ -82,7 +83,7 @@ impl Flights {
         self.flights.len()
     }
 
-    /// Notes a write as begun and returns it for submission.
+    /// Notes that a write begins, and returns it for submission.
     pub fn begin(&mut self, mut flight: Flight, parts: Vec<Part>) -> DurableWrite {
         assert_eq!(
             flight.start, self.end,
@@ -96,13 +97,13 @@ impl Flights {
         write
     }
 
-    /// Returns whether a write was refused and is not in flight again.
+    /// Returns whether a refused write waits to be repeated.
     pub fn has_refused(&self) -> bool {
         let mut flights = self.flights.iter();
         flights.any(|flight| matches!(flight.stage, Stage::Refused(_)))
     }
 
-    /// Puts the first write that was refused in flight again.
+    /// Puts the first refused write in flight again, and returns it for submission.
     pub fn begin_again(&mut self) -> Option<DurableWrite> {
         for flight in &mut self.flights {
             if let Stage::Refused(parts) = &mut flight.stage {
@@ -124,13 +125,13 @@ impl Flights {
         flight
     }
 
-    /// Returns the file of a write in flight, and its offset there.
+    /// Returns the file of a write in flight, and the write's offset in it.
     pub fn place(&mut self, token: u64) -> (Arc<dyn File>, u64) {
         let flight = self.find(token);
         (Arc::clone(&flight.file), flight.offset)
     }
 
-    /// Returns whether a write is in flight: with the seeded bug it may have been forgotten.
+    /// Returns whether a write is in flight. With the seeded bug the write may have been forgotten.
     #[cfg(feature = "flaws")]
     pub fn has(&self, token: u64) -> bool {
         let mut flying = self.flights.iter();

@@ -1,27 +1,26 @@
-//! The flusher of one stream: a machine that begins durable writes of sealed blocks, and collects those
-//! that have completed.
+//! The flusher of one stream. It begins durable writes of sealed blocks, and collects the writes that have completed.
 //!
 //! ```text
 //! filled ──begin: sealed, contiguous blocks in one write──► in flight ──collect──► durable, D advances
 //! ```
-//! Several writes may be in flight. They complete in any order; D advances over those that are durable without a gap.
-//! Where the device completes writes by itself, no thread waits: it begins a write, does other work, and collects
-//! later. Otherwise the thread that collects waits, and makes the write itself. The engine calls the steps from its
-//! threads, the simulator in an order that its seed chooses.
+//! Several writes may be in flight, and they may complete in any order. D advances only over durable writes without a
+//! gap. If the device completes writes by itself, no thread waits: a thread begins a write, does other work, and
+//! collects the write later. Otherwise the collecting thread makes the write itself and waits for it. The engine calls
+//! the steps from its threads, and the simulator calls them in an order that its seed chooses.
 //!
 //! # What a restart finds
-//! A write that is not durable leaves a hole or a torn block, or nothing of it is missing; valid blocks may follow. All
-//! of them end within the bytes that may be in flight, counted from the stream's durable end, because no block is
-//! written beyond that. A block names the D that was reached when it was sealed, and no epoch in the hole was durable
-//! then. So a hole below a named D is damage, and any other is an expected end.
+//! After a crash, a write that was not durable may be missing (a hole), torn, or whole. Valid blocks may follow it. All
+//! of them lie within the bytes that may be in flight, counted from the stream's durable end, because no block is
+//! written beyond that. Each block names the D at the time of its sealing, and no epoch in the hole was durable then.
+//! So a hole at or below a D that a block names is damage, and any other hole is an expected end.
 //!
 //! # Failures
-//! A write that fails stops the log and is never repeated. If the device ends a write before its last byte, the write
-//! is continued from there, and fails with the error of the rest. [`Error::Fenced`], with which a device reports that
-//! another process owns the log, stops it too. Two failures only delay a step, which is then repeated: a segment cannot
-//! be prepared, or a write is refused for want of space. Copy-on-write file systems refuse so even within a file's
-//! length. No byte of a refused write counts: it keeps its place, and is written again with the same bytes before any
-//! new write begins.
+//! A failed write stops the log and is never repeated. If the device writes only the first part of a write, the flusher
+//! continues with the rest; the write fails with the error of the rest. [`Error::Fenced`], with which a device reports
+//! that another process owns the log, stops the log too. Two failures only delay a step, which is then repeated: a
+//! segment cannot be prepared, or a write is refused for want of space. Copy-on-write file systems may refuse a write
+//! even within a file's length. No byte of a refused write counts. The write keeps its position, and is repeated with
+//! the same bytes before any new write begins.
 
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::limits::IN_FLIGHT_BYTES_MAX;
@@ -45,31 +44,31 @@ mod seeded;
 /// The result of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FlushProgress {
-    /// Nothing was left to write.
+    /// There is nothing to write and nothing in flight.
     Idle,
-    /// A write was begun or has ended; more steps follow.
+    /// A write has begun or ended; more steps are needed.
     Wrote,
-    /// More of the stream is durable; D may have advanced.
+    /// More of the stream is durable. D may have advanced.
     Synced,
 }
 
 /// The choice whether to wait for a write in flight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wait {
-    /// Collect the writes that have completed.
+    /// Collect only writes that have already completed.
     No,
-    /// Wait until a write has completed, unless none is in flight.
+    /// Wait until a write has completed. Do not wait if none is in flight.
     ForOne,
 }
 
 /// The result of collecting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Collected {
-    /// More of the stream is durable; D may have advanced.
+    /// More of the stream is durable. D may have advanced.
     Advanced,
-    /// No more of the stream is durable.
+    /// The stream is not durable any farther than before.
     Nothing,
-    /// Another thread collects, and perhaps waits.
+    /// Another thread is collecting, and may be waiting.
     Elsewhere,
 }
 
@@ -78,15 +77,15 @@ pub enum Collected {
 pub enum Begun {
     /// A write was begun.
     Yes,
-    /// There is nothing to write, or as much is in flight as may be.
+    /// There is nothing to write, or no more writes may be in flight.
     No,
-    /// The segment that comes next must be placed first, which takes time.
+    /// The next segment must be placed first, which takes time.
     Unplaced,
 }
 
 impl Wal {
-    /// Takes one step of a stream's flusher, for a caller that has nothing else to do. Collects the completed writes,
-    /// or begins a write, or waits for one.
+    /// Takes one step of a stream's flusher: collects completed writes, or begins a write, or waits for one. It is for
+    /// a caller that has nothing else to do.
     ///
     /// # Errors
     /// Fails like [`flush_begin`](Self::flush_begin).
@@ -97,7 +96,7 @@ impl Wal {
         match self.flush_begin(stream) {
             Ok(true) => return Ok(FlushProgress::Wrote),
             Ok(false) => {}
-            // The writes in flight do not wait for a delayed step.
+            // A delayed step must not delay the writes in flight.
             Err(error) if self.in_flight(stream) == 0 || self.failure().is_some() => {
                 return Err(error);
             }
@@ -116,14 +115,14 @@ impl Wal {
         }
     }
 
-    /// Returns whether a thread collects completions of a stream, and perhaps waits for them.
+    /// Returns whether a thread is collecting completed writes of a stream. It may be waiting for them.
     #[must_use]
     pub fn is_collecting(&self, stream: StreamId) -> bool {
         let s = &self.streams[usize::from(stream.0)];
         s.collecting.try_lock().is_none()
     }
 
-    /// Returns the number of writes of a stream that have begun and are not known to be durable.
+    /// Returns the number of writes of a stream that have begun and have not been collected as durable.
     #[must_use]
     pub fn in_flight(&self, stream: StreamId) -> u64 {
         self.streams[usize::from(stream.0)]
@@ -131,32 +130,32 @@ impl Wal {
             .load(Ordering::SeqCst)
     }
 
-    /// Returns whether one more write may be in flight.
+    /// Returns whether another write may be put in flight.
     #[must_use]
     pub fn has_slot(&self, stream: StreamId) -> bool {
         let s = &self.streams[usize::from(stream.0)];
         self.in_flight(stream) < to_u64(s.queue.depth())
     }
 
-    /// Returns whether writes of a stream complete while no thread waits for them.
+    /// Returns whether the device completes writes of a stream without a waiting thread.
     #[must_use]
     pub fn completes_by_itself(&self, stream: StreamId) -> bool {
         self.streams[usize::from(stream.0)].queue.ready().is_some()
     }
 
-    /// Returns a descriptor that is readable while a write of the stream has completed and was not collected. `None`:
+    /// Returns a descriptor that is readable while a completed write of the stream waits to be collected; `None` if
     /// writes do not complete by themselves.
     #[must_use]
     pub fn completions(&self, stream: StreamId) -> Option<std::os::fd::BorrowedFd<'_>> {
         self.streams[usize::from(stream.0)].queue.ready()
     }
 
-    /// Begins one write, if one more may be in flight. It has as many of a stream's sealed blocks as are contiguous in
-    /// a segment. Returns whether it began one.
+    /// Begins one write, unless the greatest number of writes is in flight. The write contains sealed blocks of the
+    /// stream that are contiguous in one segment. Returns whether a write was begun.
     ///
     /// # Errors
-    /// Fails with the error that delays the step, which may be repeated. If [`Wal::failure`] returns a reason, it fails
-    /// with the error that stopped the log.
+    /// Fails with the error that delays the step, which may be repeated. If [`Wal::failure`] returns a reason, the
+    /// error is the one that stopped the log.
     pub fn flush_begin(&self, stream: StreamId) -> Result<bool> {
         loop {
             match self.begin_if_placed(stream)? {
@@ -167,8 +166,8 @@ impl Wal {
         }
     }
 
-    /// Like [`flush_begin`](Self::flush_begin), for a thread that does no I/O itself: the segment that comes next is
-    /// not placed.
+    /// Like [`flush_begin`](Self::flush_begin), for a thread that must do no I/O itself: it does not place the next
+    /// segment.
     ///
     /// # Errors
     /// Fails like `flush_begin`.
@@ -184,9 +183,9 @@ impl Wal {
         }
     }
 
-    /// Begins a write and makes it in this thread, which has nothing else to do. Where the processors are busy, a write
-    /// that completes by itself may wait for one of them longer than it takes. Does nothing if another write is in
-    /// flight.
+    /// Begins a write and executes it in this thread, which has nothing else to do. If the processors are busy, a write
+    /// that completes by itself may wait longer for a processor than the write takes. Does nothing if another write is
+    /// in flight.
     ///
     /// # Errors
     /// Fails like [`flush_begin`](Self::flush_begin).
@@ -212,11 +211,11 @@ impl Wal {
         self.take_completed(stream, s, vec![completed])
     }
 
-    /// Returns the write that begins next, which counts as in flight from here on.
+    /// Returns the next write to submit. It counts as in flight from now on.
     fn next_write(&self, stream: StreamId, s: &Stream) -> Result<Next> {
         let mut state = s.flush.lock();
         let state = &mut *state;
-        // The check comes after the lock: another thread's step of this stream may just have failed.
+        // The check must follow the lock: another thread's step of this stream may just have failed.
         self.check()?;
         assert!(
             !state.has_failed,
@@ -248,7 +247,7 @@ impl Wal {
         Ok(Next::Write(write))
     }
 
-    /// Takes the blocks from the tail that one write makes durable.
+    /// Takes blocks from the tail for one durable write.
     fn gather(&self, s: &Stream, state: &mut FlushState) -> (Flight, Vec<Part>) {
         let segment = state.segment.as_ref().expect("a segment is placed");
         let bytes_max = IN_FLIGHT_BYTES_MAX / to_u64(s.queue.depth().max(2));
@@ -289,7 +288,7 @@ impl Wal {
         (Flight::new(&segment.file, offset, start, end, names), parts)
     }
 
-    /// Collects the writes of a stream that have completed, unless another thread does.
+    /// Collects the completed writes of a stream, unless another thread is doing so.
     ///
     /// # Errors
     /// Fails like [`flush_begin`](Self::flush_begin).
@@ -312,7 +311,7 @@ impl Wal {
         self.take_completed(stream, s, done)
     }
 
-    /// Takes the completed writes. The caller holds `collecting`.
+    /// Processes completed writes. The caller holds `collecting`.
     fn take_completed(
         &self,
         stream: StreamId,
@@ -332,13 +331,13 @@ impl Wal {
         if let Some(failure @ Failure::Final(_)) = failed {
             return Err(self.note_failure(stream, &mut state, failure));
         }
-        // The check comes after the lock: another thread's step of this stream may have failed in the meantime.
+        // The check must follow the lock: another thread's step of this stream may have failed in the meantime.
         self.check()?;
         let advanced = self.advance(s, &mut state);
         s.in_flight
             .store(to_u64(state.flights.len()), Ordering::SeqCst);
         match failed {
-            // The other completed writes count first: the next step reports the delay again.
+            // If other writes have advanced the stream, report that first. The next step reports the delay again.
             Some(failure) if !advanced => Err(failure.into()),
             _ if advanced => Ok(Collected::Advanced),
             _ => Ok(Collected::Nothing),
@@ -371,7 +370,7 @@ impl Wal {
         match result {
             Ok(()) => {
                 state.flights.note_durable(token);
-                // One write that succeeded says nothing about another one that was refused.
+                // The success of one write does not mean that a refused one would succeed now.
                 if !state.flights.has_refused() {
                     self.troubles.clear(Trouble::Refused, stream);
                 }
@@ -390,7 +389,7 @@ impl Wal {
         }
     }
 
-    /// Advances over the writes that are durable without a gap. Returns whether there were any.
+    /// Advances over durable writes without a gap. Returns whether there were any.
     fn advance(&self, s: &Stream, state: &mut FlushState) -> bool {
         let mut reached: Option<Pos> = None;
         while let Some(flight) = state.flights.pop_durable() {
@@ -414,7 +413,7 @@ impl Wal {
         true
     }
 
-    /// Remembers a write that the disk refused.
+    /// Notes that the disk has refused a write, if the write can be repeated. Returns the failure.
     pub(crate) fn note_refused(&self, stream: StreamId, error: Error) -> Failure {
         let lacks_means = error.is_shortage();
         let failure = Failure::of_write(error);
@@ -426,7 +425,7 @@ impl Wal {
         failure
     }
 
-    /// Stops the log if the failure is final, before another thread takes the next step.
+    /// If the failure is final, stops the log before another thread can take the next step.
     pub(crate) fn note_failure(
         &self,
         stream: StreamId,
@@ -441,11 +440,11 @@ impl Wal {
     }
 }
 
-/// The write that begins next.
+/// The next step of the flusher.
 enum Next {
     Write(DurableWrite),
-    /// There is nothing to write, or as much is in flight as may be.
+    /// There is nothing to write, or no more writes may be in flight.
     Nothing,
-    /// The segment that comes next must be placed first.
+    /// The next segment must be placed first.
     Unplaced,
 }

@@ -1,4 +1,4 @@
-//! A stream's flusher between two of its steps; `flush` takes the steps.
+//! The state that a stream's flusher keeps between two steps; `flush` takes the steps.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::flight::Flights;
 use crate::sizes::Span;
 use crate::tail::Tail;
 
-/// A segment that is written, or the next one.
+/// The segment that is being written, or the next one.
 #[derive(Clone)]
 pub(crate) struct Segment {
     pub span: Span,
@@ -22,13 +22,13 @@ pub(crate) struct Segment {
 pub(crate) struct FlushState {
     /// Sealed blocks that wait to be written.
     pub tail: Tail,
-    /// The writes that are not durable yet.
+    /// The writes that have begun and are not known to be durable.
     pub flights: Flights,
-    /// The segment written last.
+    /// The segment of the last write.
     pub segment: Option<Segment>,
-    /// The next segment: named, with its header, and marked in the one before. All of that is durable.
+    /// The next segment. Its name, its header, and the mark in the segment before it are durable.
     pub placed: Option<Segment>,
-    /// True if a write has failed for good: no further step is taken.
+    /// True if a write has failed for good. No further step is taken then.
     pub has_failed: bool,
     #[cfg(feature = "flaws")]
     pub late: Option<LateBlock>,
@@ -49,6 +49,6 @@ impl FlushState {
     }
 }
 
-/// A block that the disk refused and that counts already, with a seeded bug: file, offset and bytes.
+/// Seeded bug: a block that the disk refused but that was counted as durable. Its file, offset and bytes.
 #[cfg(feature = "flaws")]
 pub(crate) type LateBlock = (Arc<dyn File>, u64, AlignedBuf);

@@ -1,5 +1,5 @@
-//! The check of the segments' names. The name of an open segment must lead to its file, and that of any other segment
-//! to a file.
+//! Checks the names of segments. The name of an open segment must lead to the open file. The name of any other segment
+//! must lead to some file.
 
 use std::sync::Arc;
 
@@ -10,17 +10,17 @@ use crate::log::{Stream, Wal};
 use crate::placing::Placement;
 
 impl Wal {
-    /// Fails if the name of a segment that is written, or is next, leads to another file. Also fails if a segment that
-    /// a restart may need is gone.
+    /// Fails if the name of the segment that is being written, or of the next one, leads to another file. Also fails if
+    /// a segment that a restart may need is gone.
     ///
     /// # Errors
-    /// [`Error::Displaced`].
+    /// [`Error::Displaced`], which names the segment.
     pub fn check_segments(&self) -> Result<()> {
         for stream in (0..self.streams()).map(StreamId) {
             let s = &self.streams[usize::from(stream.0)];
             for segment in written(s) {
                 let what = self.misses(stream, s, &segment);
-                // A segment that is no longer written may have been retired in the meantime.
+                // The segment may have been retired since the list was made. Then its name need not be there.
                 let is_current = |now: &Segment| Arc::ptr_eq(&now.file, &segment.file);
                 if let Some(what) = what
                     && written(s).iter().any(is_current)
@@ -33,7 +33,7 @@ impl Wal {
         Ok(())
     }
 
-    /// Describes the fault of a segment's name, if it has one.
+    /// Describes what is wrong with a segment's name; `None` if it is correct.
     fn misses(&self, stream: StreamId, s: &Stream, segment: &Segment) -> Option<String> {
         let placement = Placement {
             uuid: self.uuid,
@@ -63,7 +63,7 @@ fn check_live(s: &Stream) -> Result<()> {
             disk.identity(&path)
                 .is_err_and(|error| error.is_not_found())
         };
-        // The segment may have been retired in the meantime. The lock excludes that.
+        // A segment that was retired in the meantime is no error. While the shelf is locked, none can be retired.
         if is_gone() {
             let shelf = s.shelf.lock();
             if shelf.is_placed(id) && is_gone() {
@@ -77,7 +77,7 @@ fn check_live(s: &Stream) -> Result<()> {
     Ok(())
 }
 
-/// Returns the segment that is written and the one that is placed behind it.
+/// Returns the segment that is being written, and the next one if it is placed.
 fn written(s: &Stream) -> Vec<Segment> {
     let state = s.flush.lock();
     let both = state.segment.iter().chain(&state.placed);

@@ -1,22 +1,23 @@
-//! Frames: the contents of blocks. A frame may cross block boundaries, and is read forward or backward.
+//! Frames, which are the contents of blocks. A frame may cross block boundaries. Frames can be read forward or
+//! backward.
 
 use perdura_base::cursor::{Reader, Writer};
 use perdura_base::{CkptEpoch, Epoch, Incarnation, Pos, TxnId};
 
-/// The kind of a frame. No match on it has a catch-all arm, so the compiler lists the places that a new kind must be
-/// added to.
+/// The kind of a frame. No `match` on it has a catch-all arm, so for a new kind the compiler lists all code that must
+/// handle it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum FrameKind {
-    /// One transaction's records, opaque to the log.
+    /// The records of one transaction, opaque to the log.
     Group = 1,
-    /// The begin of a checkpoint's window.
+    /// Marks the beginning of a checkpoint's window.
     BeginCheckpoint = 2,
-    /// The end of a checkpoint's window.
+    /// Marks the end of a checkpoint's window.
     EndCheckpoint = 3,
-    /// A restart, with the position that it kept and the epochs that it voided.
+    /// Records a restart: the position that it kept and the epochs that it voided.
     Restart = 4,
-    /// An empty frame: its block's header is evidence of the durable epoch.
+    /// An empty frame. The header of its block is evidence of the durable epoch.
     Beacon = 5,
     /// One record of a transaction that interleaves with others, opaque to the log.
     Record = 6,
@@ -26,29 +27,30 @@ pub enum FrameKind {
     Command = 8,
     /// Operations on rows of a tree, opaque to the log.
     Operations = 9,
-    /// Notes of a tree about its pages, opaque to the log.
+    /// A tree's notes about its pages, opaque to the log.
     Tree = 10,
 }
 
-/// The role of a frame for a reader that replays the log.
+/// The treatment of a frame by a reader that replays the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
-    /// It has records of transactions. A reader of records of another kind refuses it.
+    /// The frame has records of transactions. A reader that expects another kind of records refuses the frame.
     Records,
-    /// A checkpoint's window begins.
+    /// The frame marks the beginning of a checkpoint's window.
     BeginMark,
-    /// A checkpoint's window ends.
+    /// The frame marks the end of a checkpoint's window.
     EndMark,
-    /// It describes the log and changes no data.
+    /// The frame describes the log and changes no data.
     Log,
-    /// It is one of a partition's frames that are replayed in their order, in a separate pass after all others.
+    /// The frame is replayed in a separate pass, after all frames of other roles. Frames of the same partition are
+    /// replayed in their order.
     Ordered,
-    /// It has numbers and is replayed in their order, in a separate part of the restart.
+    /// The frame's operations have numbers. They are replayed in numerical order, in a separate part of the restart.
     Numbered,
 }
 
 impl Role {
-    /// Returns whether such frames describe the log or a checkpoint, and change no data.
+    /// Returns whether frames of this role describe the log or a checkpoint, and change no data.
     #[must_use]
     pub fn is_log(self) -> bool {
         match self {
@@ -58,16 +60,17 @@ impl Role {
     }
 }
 
-/// The use that an archive makes of frames. The greatest use among the frames of a log is the use of that log.
+/// The treatment of frames by an archive. For a log, the greatest value among its frames applies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Archived {
-    /// They change no data, and are left out.
+    /// The frames change no data and are omitted.
     Omitted,
-    /// The archive's runs hold their changes.
+    /// The archive's runs contain the frames' changes.
     Runs,
-    /// Only backups hold their changes, as of the moments of the backups.
+    /// Only backups contain the frames' changes, up to the moment of each backup.
     Carried,
-    /// Nothing holds their changes. A log with such frames is not archived, for this reason.
+    /// Neither runs nor backups can contain the frames' changes. A log with such frames cannot be archived; the text
+    /// says why.
     Refused(&'static str),
 }
 
@@ -99,7 +102,7 @@ impl FrameKind {
         }
     }
 
-    /// Returns what an archive does with a frame of this kind.
+    /// Returns how an archive handles a frame of this kind.
     #[inline]
     #[must_use]
     pub fn archive(self) -> Archived {
@@ -119,7 +122,7 @@ impl FrameKind {
         }
     }
 
-    /// Returns its name in dumps.
+    /// Returns the name of the kind in dumps.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -136,25 +139,25 @@ impl FrameKind {
         }
     }
 
-    /// Returns the byte in the file.
+    /// Returns the byte that represents the kind in a file.
     #[must_use]
     pub fn code(self) -> u8 {
         self as u8
     }
 
-    /// Returns the kind of a byte from a file.
+    /// Returns the kind that a byte of a file represents; `None` if there is no such kind.
     #[must_use]
     pub fn from_code(code: u8) -> Option<FrameKind> {
         FrameKind::ALL.into_iter().find(|kind| kind.code() == code)
     }
 }
 
-/// A frame read back.
+/// A frame that was read from the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Frame<'a> {
-    /// Its kind.
+    /// The kind of the frame.
     pub kind: FrameKind,
-    /// Its payload.
+    /// The payload of the frame.
     pub payload: &'a [u8],
 }
 
@@ -173,9 +176,9 @@ pub(crate) fn put_frame_head(kind: FrameKind, payload_len: u64, out: &mut Vec<u8
     out.put_varint(payload_len);
 }
 
-/// Passes each frame in `bytes` to `each`. `bytes` are the joined bodies of some blocks, and begin with the start of a
-/// frame. Returns the offset of the first byte that is not part of a whole frame. The caller knows whether that may
-/// happen.
+/// Passes each frame in `bytes` to `each`. `bytes` are the joined bodies of consecutive blocks, and begin at the start
+/// of a frame. Returns the offset of the first byte that is not part of a whole frame. The caller must know whether an
+/// incomplete frame is permitted there.
 pub fn for_each_frame<'a, E>(
     bytes: &'a [u8],
     direction: Direction,
@@ -206,14 +209,14 @@ fn next_frame<'a>(r: &mut Reader<'a>) -> Option<Frame<'a>> {
     })
 }
 
-/// The decision of a restart, as the log records it.
+/// The decision of a restart, as it is recorded in the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RestartRecord {
     /// The incarnation that begins.
     pub incarnation: Incarnation,
-    /// The durable epoch it kept.
+    /// The durable epoch that the restart kept.
     pub durable: Epoch,
-    /// The highest checkpoint epoch seen before it (`Gx` for lost transactions).
+    /// The highest checkpoint epoch in the log before the restart (`Gx` for lost transactions).
     pub ckpt_max: CkptEpoch,
     /// The position at which each stream was cut.
     pub cut: Vec<Pos>,
@@ -235,7 +238,7 @@ impl RestartRecord {
         out
     }
 
-    /// Decodes the payload that [`encode`](Self::encode) returns.
+    /// Decodes a payload that [`encode`](Self::encode) has returned; `None` if it is malformed.
     #[must_use]
     pub fn decode(payload: &[u8]) -> Option<RestartRecord> {
         let mut r = Reader::new(payload);
@@ -258,26 +261,26 @@ impl RestartRecord {
     }
 }
 
-/// A transaction that had not ended when a checkpoint did, and the position of its first record. That is the position
-/// of the block that the record begins in.
+/// A transaction that was active when a checkpoint ended. `first` is the position of the block in which its first
+/// record begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ActiveTxn {
     /// The transaction.
     pub txn: TxnId,
-    /// The position of its first record in the stream that lists it.
+    /// The position of its first record, in the stream whose frame lists the transaction.
     pub first: Pos,
 }
 
-/// One stream's end-checkpoint frame.
+/// The end-checkpoint frame of one stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EndRecord {
     /// The checkpoint.
     pub k: CkptEpoch,
-    /// The transactions of this stream that were active; `None` in executor mode, which has none.
+    /// The transactions of this stream that were active; `None` in executor mode, which keeps no such list.
     pub active: Option<Vec<ActiveTxn>>,
 }
 
-/// Appends the active list of an end-checkpoint frame: the part behind `k`.
+/// Appends the list of active transactions to an end-checkpoint payload, behind `k`.
 pub fn encode_active(active: &[ActiveTxn], out: &mut Vec<u8>) {
     out.put_varint(perdura_base::num::to_u64(active.len()));
     for entry in active {
@@ -287,7 +290,7 @@ pub fn encode_active(active: &[ActiveTxn], out: &mut Vec<u8>) {
 }
 
 impl EndRecord {
-    /// Reads the frame's payload.
+    /// Decodes the frame's payload; `None` if it is malformed.
     #[must_use]
     pub fn decode(payload: &[u8]) -> Option<EndRecord> {
         let mut r = Reader::new(payload);

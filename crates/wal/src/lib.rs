@@ -1,29 +1,28 @@
-//! The log: a history of changes in blocks, each of one commit epoch.
+//! The log: a history of changes, in blocks that belong to one commit epoch each.
 //!
 //! # Overview
 //! ```text
 //!  append(group) ──► open block of epoch e ──► seal: headers ──► flusher: durable writes ──► D
 //!                        one per stream           bounded tail      some in flight a stream
 //! ```
-//! D is the durable epoch of a [`Rung`]: the log's disks, and the memories of other machines if the log has a mirror.
-//! * A transaction appends its group while it holds its latches and reads the epoch `E` under the
-//!   stream's lock; then it may release its latches. It is *acknowledged* when the durable epoch `D`
-//!   reaches that epoch.
-//! * Closing an epoch raises `E`, then visits every stream. After the visit no record of the old
-//!   epoch can be appended there, so the ends that the visits return (`V_e`) say exactly what must be
-//!   durable.
-//! * Blocks are epoch-pure. A restart keeps whole durable epochs and voids the rest for good.
+//! D is the durable epoch of a [`Rung`]. The rungs are the log's disks and, if the log has a mirror, the memories of
+//! other machines.
+//! * A transaction appends its group while it holds its latches, and reads the epoch `E` under the stream's lock. After
+//!   that it may release its latches. It is *acknowledged* when the durable epoch `D` reaches that epoch.
+//! * To close an epoch, the log raises `E` and then visits every stream. After the visit of a stream, no record of the
+//!   old epoch can be appended to it. So the ends that the visits return (`V_e`) say exactly what must be durable.
+//! * All frames of a block are of one epoch. A restart keeps whole durable epochs and voids the rest for good.
 //!
-//! The log has no notion of tables: a group is opaque bytes.
+//! The log knows nothing of tables: a group is opaque bytes.
 //!
 //! # Source
-//! *Differential Logging* (000), section 4.1, for the streams. The epochs, which make early release of latches safe
-//! over several streams, are our addition. Without them an order-free log can keep a difference whose predecessor it
-//! lost, and recover bits that never existed.
+//! *Differential Logging* (000), section 4.1, for the streams. The epochs are our addition; they make it safe to
+//! release latches early with several streams. Without them, a log without an order across streams could keep a
+//! difference and lose its predecessor. A restart would then compute bits that never existed.
 //!
 //! # Locks, in order
-//! `placing` and `collecting` < a flusher's state < `closing` < a stream's `inner` < `ends`, and `inner` < the
-//! list of `age`. Only `placing` and `collecting` are held while a thread waits for a device.
+//! `placing` and `collecting` < a flusher's state < `closing` < a stream's `inner` < `ends`; `inner` < the list of
+//! `age`. Only `placing` and `collecting` are held while a thread waits for a device.
 
 mod age;
 pub mod anchor;

@@ -1,31 +1,30 @@
-//! The lives of a database that a scan reads, and the position at which the log of each begins.
+//! The lives of a database that a scan reads, and where the log of each life begins.
 
 use perdura_base::{Epoch, Incarnation, Pos, StreamId, Uuid};
 
 use crate::anchor::{ChainLink, History};
 use crate::sizes::SegmentSizes;
 
-/// The lives whose log a scan reads. The anchor lists all of them
-/// ([`History::lives`]); a caller that gives up the newest ones passes fewer.
+/// The lives whose log a scan reads. The anchor lists all of them ([`History::lives`]). A caller that abandons the
+/// newest lives passes fewer.
 #[derive(Debug, Clone)]
 pub struct Lives<'a> {
-    /// The database.
+    /// The uuid of the database.
     pub uuid: Uuid,
-    /// Sizes of its segments.
+    /// The sizes of the database's segments.
     pub segments: SegmentSizes,
-    /// The lives that ended, oldest first: each is read up to its cut, which must be reached.
+    /// The closed lives, oldest first. Each is read up to its cut; a log that ends before the cut is damaged.
     pub closed: &'a [ChainLink],
-    /// The newest life, read as far as its blocks are valid.
+    /// The newest life. It is read as far as its blocks are valid.
     pub open: Incarnation,
-    /// The start of each stream of the newest life.
+    /// The position at which the newest life starts in each stream.
     pub open_start: Vec<Pos>,
-    /// The epoch that the newest life's log must reach.
+    /// The epoch up to which the newest life's log must exist.
     pub vouched: Epoch,
 }
 
 impl Lives<'_> {
-    /// Returns the position at which the log of a life starts in this stream, or `None` if the life is not one of
-    /// these.
+    /// Returns the position at which the log of a life starts in this stream; `None` if the life is not in the list.
     #[must_use]
     pub fn start_of(&self, incarnation: Incarnation, stream: StreamId) -> Option<Pos> {
         let s = usize::from(stream.0);
@@ -53,8 +52,8 @@ impl History {
         }
     }
 
-    /// Returns the lives as of the time when the closed life with this index in the chain was the newest. For an index
-    /// beyond the chain it returns [`lives`](Self::lives).
+    /// Returns the lives as they were while the closed life with this index in the chain was the newest. If the index
+    /// is beyond the chain, returns [`lives`](Self::lives).
     #[must_use]
     pub fn lives_until(&self, index: usize) -> Lives<'_> {
         match self.chain.get(index) {

@@ -25,17 +25,17 @@ use crate::sync::{AtomicU64, Mutex, Ordering};
 use crate::tail::Ship;
 use crate::trouble::Troubles;
 
-/// Settings of a log that its creation did not fix.
+/// Settings of a log, most of which may differ from life to life.
 #[derive(Debug, Clone)]
 pub struct WalOptions {
-    /// Sizes of the segments; fixed at creation, repeated here from the anchor.
+    /// The sizes of the segments. They were fixed when the log was created; the caller copies them from the anchor.
     pub segments: SegmentSizes,
     /// The longest block, bytes.
     pub block_bytes_max: usize,
-    /// The bytes that may wait for a stream's flusher before appends are refused. With a mirror, the bytes beyond its
-    /// tail.
+    /// The bytes that may wait for a stream's flusher before appends are refused. With a mirror, bytes in the tail are
+    /// not counted.
     pub queue_bytes_max: u64,
-    /// The limit of the tail. Set if other memories hold the log too.
+    /// The limit of the tail. It is set if other machines hold the log in memory too.
     pub mirror: Option<TailOptions>,
 }
 
@@ -50,26 +50,26 @@ impl Default for WalOptions {
     }
 }
 
-/// The start of a new incarnation, as the restart decided it.
+/// The start of a new incarnation, as the restart has decided it.
 #[derive(Debug, Clone)]
 pub struct WalStart {
-    /// The database.
+    /// The uuid of the database.
     pub uuid: Uuid,
     /// The new incarnation.
     pub incarnation: Incarnation,
-    /// The start of each stream.
+    /// The position at which the new incarnation starts in each stream.
     pub start: Vec<Pos>,
-    /// The first commit epoch to use.
+    /// The first commit epoch that the new incarnation uses.
     pub epoch: Epoch,
     /// The durable epoch that the restart kept.
     pub durable: Epoch,
     /// The latest wall clock in any block.
     pub wall_us: u64,
-    /// The highest number of an operation in any block, void ones included.
+    /// The highest operation number in any block, including void blocks.
     pub gsn: Gsn,
 }
 
-/// The value of `unextended_at` while no attempt to make a file has failed.
+/// The value of `unextended_at` if the last attempt to create a file did not fail.
 const NOWHERE: u64 = u64::MAX;
 
 /// A function that wakes the thread that prepares segments.
@@ -80,32 +80,32 @@ pub(crate) struct Stream {
     pub flush: Mutex<FlushState>,
     /// The queue that makes the stream's writes durable.
     pub queue: Box<dyn DurableQueue>,
-    /// Held by the thread that collects completions, while it waits for them too.
+    /// Held by the thread that collects completed writes, also while it waits for them.
     pub collecting: Mutex<()>,
-    /// Held by the thread that gives the next segment its name. It contains a segment that has its name and is not
-    /// ready.
+    /// Held by the thread that places the next segment. It contains a segment that has its name but is not completely
+    /// placed.
     pub placing: Mutex<Option<Segment>>,
     /// The number of writes in flight.
     pub in_flight: AtomicU64,
     pub shelf: Mutex<SegmentShelf>,
-    /// For each rung the position below which everything is durable there.
+    /// For each rung, the position below which the stream is durable there.
     pub reached: PerRung<AtomicU64>,
     /// The end of the last filled block.
     pub filled_end: AtomicU64,
     /// The end of the last sealed block.
     pub sealed_end: AtomicU64,
-    /// The position up to which files exist, prepared or placed.
+    /// The position up to which segment files exist, prepared or placed.
     pub room_end: AtomicU64,
-    /// The position up to which writers have requested files.
+    /// The position up to which writers have requested segment files.
     pub wanted_end: AtomicU64,
-    /// The `room_end` beyond which the last attempt to make a file failed.
+    /// The `room_end` at the last attempt to create a file, if that attempt failed.
     pub unextended_at: AtomicU64,
-    /// Held during its I/O by the thread that prepares a file.
+    /// Held by the thread that prepares a file, during its I/O.
     pub preparing: Mutex<()>,
 }
 
 impl Stream {
-    /// Returns a stream that begins at `from` and holds nothing there yet.
+    /// Returns a stream that begins at `from` and is empty.
     fn new(
         from: Pos,
         inner: StreamInner,
@@ -154,10 +154,10 @@ impl Stream {
     }
 }
 
-/// Figures for INFO and the benches.
+/// Figures for INFO and for benchmarks.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct WalStats {
-    /// Payload and frame bytes appended, without block padding.
+    /// Bytes of frames appended, payloads included, without the padding of blocks.
     pub log_bytes: u64,
     /// Bytes of blocks written.
     pub device_bytes: u64,
@@ -165,11 +165,11 @@ pub struct WalStats {
     pub blocks: u64,
     /// Durable writes that have completed.
     pub syncs: u64,
-    /// Bytes waiting for the flushers.
+    /// Bytes that wait for the flushers.
     pub queued_bytes: u64,
     /// Bytes of sealed blocks that are not synced on disk.
     pub tail_bytes: u64,
-    /// Bytes of all segment files.
+    /// The size of all segment files, bytes.
     pub file_bytes: u64,
 }
 
@@ -181,9 +181,9 @@ pub(crate) struct Counters {
     pub syncs: AtomicU64,
 }
 
-/// The reason why the log has stopped.
+/// Why the log has stopped.
 enum Stop {
-    /// A failure: the disks' contents are not known.
+    /// After a failure: the disks' contents are unknown.
     Failed(String),
     /// Another process owns the log.
     Fenced(String),
@@ -191,7 +191,7 @@ enum Stop {
     Displaced(String),
 }
 
-/// The log: N streams under one commit epoch.
+/// The log: several streams with common commit epochs.
 pub struct Wal {
     pub(crate) uuid: Uuid,
     pub(crate) incarnation: Incarnation,
@@ -201,42 +201,42 @@ pub struct Wal {
     pub(crate) streams: Vec<CachePadded<Stream>>,
     /// `E`: the epoch that commits join.
     pub(crate) epoch: CachePadded<AtomicU64>,
-    /// `D` of each rung: every epoch up to it is durable there in every stream.
+    /// `D` of each rung: every epoch up to it is durable on the rung in every stream.
     pub(crate) durable: DurableEpochs,
-    /// The highest number that was given to an operation.
+    /// The highest number that has been assigned to an operation.
     pub(crate) gsn: CachePadded<AtomicU64>,
-    /// EOSL of each rung: every operation up to it is durable there.
+    /// EOSL of each rung: every operation up to it is durable on the rung.
     pub(crate) eosl: DurableEpochs,
-    /// The newest epoch with a frame; the newest with one that is not a beacon.
+    /// The newest epoch that has a frame. `last_data` is the newest one that has a frame other than a beacon.
     pub(crate) last_appended: AtomicU64,
     pub(crate) last_data: AtomicU64,
-    /// The times at which the epochs beyond D began.
+    /// The times at which the epochs above D began.
     pub(crate) ages: Ages,
     /// The highest D that a durable block names.
     pub(crate) evidenced: AtomicU64,
-    /// Serializes epoch closing, and contains a closing that was begun.
+    /// Lets only one thread at a time close epochs. Contains a closing that has begun.
     pub(crate) closing: Mutex<Option<Closing>>,
     pub(crate) ends: Mutex<Ends>,
     pub(crate) wall_us: AtomicU64,
     stopped: Mutex<Option<Stop>>,
-    /// 1 once `stopped` is set: admission checks this with every write.
+    /// 1 once `stopped` is set. Admission reads this for every write.
     pub(crate) has_failed: AtomicU64,
-    /// The reasons why streams cannot be written or extended.
+    /// The reasons why streams cannot be written or extended at the moment.
     pub(crate) troubles: Troubles,
-    /// Set if a device receives sealed blocks.
+    /// Set if a device is to receive the sealed blocks.
     pub(crate) ship: OnceLock<Ship>,
-    /// Set if a thread prepares segments.
+    /// Set if there is a thread that prepares segments.
     pub(crate) preparer: OnceLock<WakePreparer>,
     pub(crate) counters: Counters,
-    /// 1 while the log may not grow: see [`Wal::hold_growth`].
+    /// 1 while the log may not grow; see [`Wal::hold_growth`].
     pub(crate) is_held: AtomicU64,
-    /// 1 if the last write that was refused lacked memory or descriptors, 0 if it lacked space.
+    /// 1 if the last refused write lacked memory or descriptors, 0 if it lacked space.
     pub(crate) shortages: AtomicU64,
-    /// 1 while D of the mirror rises with the disk's.
+    /// 1 while D of the mirror rises together with the disk's.
     pub(crate) follows_disk: AtomicU64,
 }
 
-/// Opens the segments of each stream, which begins there anew.
+/// Opens the segments of each stream, for a new incarnation that begins at `start`.
 fn open_streams(
     disks: &[Arc<dyn Disk>],
     options: &WalOptions,
@@ -267,8 +267,8 @@ fn open_streams(
 }
 
 impl Wal {
-    /// Opens the log for a new incarnation. `disks[s]` holds stream s. Segments for which `is_live` is false are
-    /// recycled, or removed under a mirror: the restart has just made them void in the anchor.
+    /// Opens the log for a new incarnation. `disks[s]` is the disk of stream s. Segments for which `is_live` is false
+    /// are recycled, or removed if the log has a mirror: the restart has just made them void in the anchor.
     pub fn open(
         disks: &[Arc<dyn Disk>],
         clock: Arc<dyn Clock>,
@@ -335,19 +335,19 @@ impl Wal {
         u8::try_from(self.streams.len()).expect("at most 16 streams")
     }
 
-    /// Returns the position below which everything is synced in this stream's segments.
+    /// Returns the position below which the stream is synced on disk.
     #[must_use]
     pub fn synced(&self, stream: StreamId) -> Pos {
         let s = &self.streams[usize::from(stream.0)];
         Pos(s.reached[Rung::Disk].load(Ordering::SeqCst))
     }
 
-    /// Latches a failure: from now on nothing is acknowledged.
+    /// Stops the log because of a failure. From now on nothing is acknowledged.
     pub fn fail(&self, why: &str) {
         self.latch(Stop::Failed(why.to_owned()));
     }
 
-    /// Latches the error that stops the log, which `what` reported; see [`Error::stopping`].
+    /// Stops the log because of an error that `what` has reported; see [`Error::stopping`].
     pub fn stop(&self, what: &str, error: &Error) {
         self.latch(match error.stopping(what) {
             Error::Fenced(why) => Stop::Fenced(why),
@@ -362,7 +362,7 @@ impl Wal {
         self.has_failed.store(1, Ordering::SeqCst);
     }
 
-    /// Returns the reason why the log has stopped, if it has.
+    /// Returns why the log has stopped; `None` if it has not.
     #[must_use]
     pub fn failure(&self) -> Option<String> {
         let stop = self.stopped.lock();
@@ -373,7 +373,7 @@ impl Wal {
         })
     }
 
-    /// Returns `Ok` if the log takes writes.
+    /// Returns `Ok` unless the log has stopped.
     ///
     /// # Errors
     /// [`Error::Stopped`] after a failure, [`Error::Fenced`] if another process owns the log, and
@@ -387,13 +387,13 @@ impl Wal {
         }
     }
 
-    /// Returns the log's monotone clock, nanoseconds.
+    /// Returns the time by the log's monotone clock, nanoseconds.
     #[must_use]
     pub fn mono_ns(&self) -> u64 {
         self.clock.mono_ns()
     }
 
-    /// Returns a wall clock whose readings strictly rise within the log.
+    /// Returns the wall clock, adjusted so that its readings strictly ascend within the log.
     pub(crate) fn stamp(&self) -> u64 {
         let now = self.clock.wall_us();
         let step = |last: u64| Some(now.max(last + 1));
@@ -403,7 +403,8 @@ impl Wal {
         now.max(last.unwrap_or(now).saturating_add(1))
     }
 
-    /// Returns the bytes appended to all streams since `from` (a checkpoint's begin), padding included.
+    /// Returns the bytes that all streams have grown by since `from`, the beginning of a checkpoint; padding is
+    /// included.
     #[must_use]
     pub fn bytes_since(&self, from: &[Pos]) -> u64 {
         assert_eq!(from.len(), self.streams.len(), "a begin for each stream");
@@ -415,14 +416,14 @@ impl Wal {
             .sum()
     }
 
-    /// Frees segments that lie wholly below `floor` in their stream. The caller guarantees that no
-    /// restart needs them (`recovery::truncate`).
+    /// Frees the segments that lie wholly below `floor` in their stream. The caller guarantees that no restart needs
+    /// them (`recovery::truncate`).
     ///
     /// # Panics
-    /// Panics if a floor lies ahead of the durable end of its stream: no durable image begins there.
+    /// Panics if a floor is beyond the durable end of its stream, because no durable image can begin there.
     ///
     /// # Errors
-    /// Fails with the first error of the log disks. The next call tries again to free the remaining segments.
+    /// Fails with the first error of the log's disks. The next call tries again to free the remaining segments.
     pub fn truncate(&self, floor: &[Pos]) -> Result<usize> {
         assert_eq!(floor.len(), self.streams.len(), "a floor for each stream");
         let durable = self.durable_end(Rung::Disk).ends;
@@ -440,7 +441,7 @@ impl Wal {
             });
             s.note_room(&shelf);
             if !matches!(here, Ok(0)) {
-                // The space that was freed may be enough for a file that could not be made.
+                // The freed space may now suffice for the file that could not be created.
                 s.unextended_at.store(NOWHERE, Ordering::SeqCst);
             }
             freed = freed.and_then(|so_far| Ok(so_far + here?));
@@ -448,8 +449,8 @@ impl Wal {
         self.note_fence(freed)
     }
 
-    /// Stops the log if `done` failed because another process owns it. Other failures only delay the
-    /// work, which is tried again.
+    /// Stops the log if `done` failed because another process owns the log. Any other failure only delays the work, and
+    /// the caller tries again.
     pub(crate) fn note_fence<T>(&self, done: Result<T>) -> Result<T> {
         done.inspect_err(|error| {
             if error.is_fenced() {
@@ -458,20 +459,20 @@ impl Wal {
         })
     }
 
-    /// Returns the bytes of blocks, the open ones included, that a rung lacks in all streams.
+    /// Returns the bytes of blocks, including open ones, that are not durable on a rung. The sum is over all streams.
     #[must_use]
     pub fn waiting_bytes(&self, rung: Rung) -> u64 {
         let rung = self.in_force(rung);
         let of_stream = |s: &CachePadded<Stream>| {
             let end = s.inner.lock().end();
             let reached = s.reached[rung].load(Ordering::SeqCst);
-            // Bytes that were appended and passed in the meantime are not behind.
+            // Other threads may have appended and flushed since `end` was read. In that case nothing waits.
             end.0.saturating_sub(reached)
         };
         self.streams.iter().map(of_stream).sum()
     }
 
-    /// Returns the figures so far.
+    /// Returns the figures of the log so far.
     #[must_use]
     pub fn stats(&self) -> WalStats {
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! One block of a segment, looked up by its position.
+//! Finds one block of a segment by its position.
 
 use perdura_base::num::{to_u64, to_usize};
 use perdura_base::{Error, Incarnation, Pos, Result, StreamId, Uuid};
@@ -8,7 +8,7 @@ use crate::block::{self, BlockHeader, HEADER_BYTES};
 use crate::segment::{SEGMENT_HEADER_BYTES, SegmentId};
 
 impl BlockHeader {
-    /// Returns whether it is the header of the block of a life of a database at a position.
+    /// Returns whether this is the header of the block at `pos` in this stream and life of this database.
     pub(crate) fn is_of(
         &self,
         uuid: &Uuid,
@@ -21,7 +21,8 @@ impl BlockHeader {
     }
 }
 
-/// Returns the block of a segment's life at a position, if it is whole, and its bytes. The segment has `bytes` bytes.
+/// Returns the block at `pos` of a segment's life, and its bytes; `None` if it is not whole. The segment has `bytes`
+/// bytes.
 ///
 /// # Errors
 /// [`Error::Corrupt`] for a block that a newer build wrote; the disk's error.
@@ -63,7 +64,7 @@ pub(crate) fn block_at(
     Ok(block::decode(&whole).map(|header| (header, whole)))
 }
 
-/// Returns the error of a whole header that uses a field which this build has to leave zero.
+/// Returns the error for a whole header that uses a field which must be zero for this build.
 pub(crate) fn newer_block(place: String, offset: u64) -> Error {
     Error::corrupt(
         place,

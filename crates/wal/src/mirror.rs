@@ -1,12 +1,12 @@
-//! The mirror: memories that hold the log beside its disks, as another component reports their contents.
+//! The mirror: other machines that hold the log in memory. Another component reports how much of the log they hold.
 //!
-//! The log knows no nodes. A device receives the sealed blocks ([`Wal::ship_by`]) and sends them on. It reports with
-//! [`Wal::raise_mirror`] the position up to which a stream counts as held. While no node is in force, D of the mirror
-//! rises with the disk's ([`Wal::mirror_follows_disk`]).
+//! The log itself knows no nodes. A device receives the sealed blocks ([`Wal::ship_by`]) and sends them to the nodes.
+//! With [`Wal::raise_mirror`] it reports the position up to which the nodes hold a stream. While no node is in force, D
+//! of the mirror rises together with the disk's ([`Wal::mirror_follows_disk`]).
 //!
 //! # Invariants
-//! * A stream reaches no position on the mirror that is not sealed.
-//! * D of the mirror never decreases, neither when nodes are lost nor when the disk is behind it.
+//! * On the mirror a stream never reaches a position that is not sealed.
+//! * D of the mirror never decreases, even if nodes are lost or the disk is behind the mirror.
 
 use perdura_base::{Pos, Result, StreamId};
 
@@ -14,15 +14,15 @@ use crate::log::{Stream, Wal};
 use crate::rung::Rung;
 use crate::sync::Ordering;
 
-/// The limit of the tail of a log whose blocks other memories hold too.
+/// The limit of the tail, for a log with a mirror.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TailOptions {
-    /// The bytes of a stream that may be sealed and not synced on disk; at least a block's.
+    /// The most bytes of a stream that may be sealed but not synced on disk; at least one block.
     pub tail_bytes_max: u64,
 }
 
 impl Wal {
-    /// Returns the rung whose D counts for `rung`: without a mirror the disk's.
+    /// Returns the rung whose D is used for `rung`. Without a mirror this is always the disk.
     #[inline]
     pub(crate) fn in_force(&self, rung: Rung) -> Rung {
         match rung {
@@ -31,7 +31,7 @@ impl Wal {
         }
     }
 
-    /// Returns the number of unsynced bytes of a stream of which `bytes` wait behind a full tail.
+    /// Returns the number of unsynced bytes of a stream if the tail is full and `bytes` more wait behind it.
     pub(crate) fn beyond_tail(&self, bytes: u64) -> u64 {
         let tail = self
             .options
@@ -40,9 +40,9 @@ impl Wal {
         bytes.saturating_add(tail)
     }
 
-    /// Seals the blocks of a stream that can be sealed, as far as the tail has room. Passes each block to the device of
-    /// [`ship_by`](Self::ship_by). Writes nothing: the flusher's steps do that later, with the same bytes. Returns
-    /// whether it sealed a block.
+    /// Seals blocks of a stream, as far as the tail has room, and passes each to the device of
+    /// [`ship_by`](Self::ship_by). Writes nothing to the disk: later steps of the flusher write the same bytes. Returns
+    /// whether a block was sealed.
     ///
     /// # Errors
     /// [`Error::Stopped`](perdura_base::Error::Stopped) after a failure,
@@ -61,27 +61,27 @@ impl Wal {
         Pos(s.sealed_end.load(Ordering::SeqCst))
     }
 
-    /// Notes that the mirror holds everything below `end` in a stream, and raises D of [`Rung::Mirror`] as far as
-    /// that allows. An end that was passed before changes nothing.
+    /// Notes that the mirror holds a stream up to `end`, and raises D of [`Rung::Mirror`] if that is now possible. An
+    /// `end` that is not higher than an earlier one has no effect.
     ///
     /// # Panics
-    /// Panics if the log has no mirror, or if `end` lies beyond the sealed blocks.
+    /// Panics if the log has no mirror, or if `end` is beyond the sealed blocks.
     pub fn raise_mirror(&self, stream: StreamId, end: Pos) {
         assert!(self.options.mirror.is_some(), "the log has no mirror");
         self.raise(&self.streams[usize::from(stream.0)], end);
     }
 
-    /// Sets whether D of [`Rung::Mirror`] rises with every advance of the disk, as it does at first.
+    /// Sets whether D of [`Rung::Mirror`] rises with every advance of the disk. At first it does.
     pub fn mirror_follows_disk(&self, follows: bool) {
         self.follows_disk
             .store(u64::from(follows), Ordering::SeqCst);
-        // An advance that has not seen the change is seen here.
+        // If an advance of the disk did not see this change, the following loop sees that advance.
         for s in &self.streams {
             self.follow_disk(s, Pos(s.reached[Rung::Disk].load(Ordering::SeqCst)));
         }
     }
 
-    /// Raises the mirror to the disk's position, if it follows the disk.
+    /// Raises the mirror's position to the disk's, if the mirror follows the disk.
     pub(crate) fn follow_disk(&self, s: &Stream, end: Pos) {
         if self.options.mirror.is_some() && self.follows_disk.load(Ordering::SeqCst) != 0 {
             self.raise(s, end);

@@ -1,12 +1,12 @@
-//! The history that a database's own one branched off from.
+//! The database from whose history this database's own history branched off.
 
 use perdura_base::{Epoch, Uuid};
 
-/// The database that another one was restored from.
+/// The database from which this one was restored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Parent {
-    /// Its uuid.
+    /// The uuid of that database.
     pub uuid: Uuid,
-    /// The last epoch of it that the restored database contains.
+    /// The last epoch of that database that the restored one contains.
     pub epoch: Epoch,
 }

@@ -1,13 +1,13 @@
-//! Placing segments: a prepared file gets its name, its header, and the mark in the segment before it.
+//! Placing a segment: a prepared file gets its name and its header, and the segment before it gets a mark.
 //!
-//! All of this is durable before the first block of the segment is written. So a durable write of a block needs nothing
-//! else: it makes its own range durable and no other. The thread that prepares files places the next segment while the
-//! one before it is written. A flusher that comes to the end of a segment first does it itself.
+//! All of this is durable before the first block of the segment is written. So a durable write of a block has to make
+//! only its own range durable. The thread that prepares files places the next segment while the current one is being
+//! written. A flusher that reaches the end of a segment before that places the next segment itself.
 //!
 //! # Invariants
-//! * A segment has its name before the one before it is marked as followed: a restart that misses it knows that it was
-//!   lost.
-//! * At most one segment is placed ahead of the one that is written.
+//! * A segment gets its name before the segment before it is marked as followed. So a restart that finds the mark but
+//!   no next segment knows that the next one was lost.
+//! * At most one segment is placed ahead of the segment that is being written.
 
 use std::sync::Arc;
 
@@ -23,25 +23,25 @@ use crate::shelf::sync_log_dir;
 use crate::sizes::Span;
 use crate::trouble::Trouble;
 
-/// The owner of the segments that are placed.
+/// The owner of the segments that are being placed.
 pub(crate) struct Placement {
     pub uuid: Uuid,
     pub stream: StreamId,
     pub incarnation: Incarnation,
 }
 
-/// A segment that is to be the next one of its stream.
+/// A segment that is about to become the next one of its stream.
 #[derive(Clone, Copy)]
 pub(crate) struct Chained<'a> {
     pub next: &'a Segment,
-    /// True once its header says that another one follows.
+    /// True if the segment's header is to say that another segment follows.
     pub followed: bool,
-    /// The segment before it, whose header must say so too.
+    /// The segment before it, whose header must say that a segment follows.
     pub before: Option<&'a Segment>,
 }
 
 impl Placement {
-    /// Returns the contents of the name of a segment.
+    /// Returns the parts of the name of the segment with this span.
     pub fn id(&self, span: Span) -> SegmentId {
         SegmentId {
             stream: self.stream,
@@ -50,9 +50,9 @@ impl Placement {
         }
     }
 
-    /// Makes a file that has a segment's name the stream's next segment. It writes its header, then its name for good,
-    /// then the mark in the segment before it. Each step is durable before the next one, and all may be repeated.
-    /// `write` writes a header durably, but not with a seeded bug.
+    /// Makes a file that already has a segment's name the next segment of the stream. It writes the file's header,
+    /// makes the name durable, and then writes the mark to the segment before it. Each step is durable before the next
+    /// one, and each may be repeated. `write` writes a header durably, except with a seeded bug.
     pub fn settle<E: From<Error>>(
         &self,
         disk: &dyn Disk,
@@ -85,8 +85,8 @@ impl Placement {
 }
 
 impl Wal {
-    /// Places the next segment of a stream if a file for it is prepared and it is not placed yet. Returns
-    /// whether it placed one.
+    /// Places the next segment of a stream if a file for it is prepared and it is not placed yet. Returns whether a
+    /// segment was placed.
     ///
     /// # Errors
     /// Fails like [`flush_begin`](Self::flush_begin).
@@ -98,7 +98,7 @@ impl Wal {
         let Some(span) = self.next_to_place(stream) else {
             return Ok(false);
         };
-        // Before the first block is written, there is no segment that this one would be ahead of.
+        // Until the first block is written there is no current segment, so nothing is placed ahead of it.
         let has_current = s.flush.lock().segment.is_some();
         if !has_current || (half.is_none() && !s.shelf.lock().has_spare(span.bytes)) {
             return Ok(false);
@@ -107,7 +107,7 @@ impl Wal {
         Ok(true)
     }
 
-    /// Places the next segment, if it is not placed.
+    /// Places the next segment, unless it is already placed.
     pub(crate) fn place_now(&self, stream: StreamId) -> Result<()> {
         let s = &self.streams[usize::from(stream.0)];
         let mut half = s.placing.lock();
@@ -117,14 +117,15 @@ impl Wal {
         }
     }
 
-    /// Returns whether the next segment is placed, so that a flusher that comes to it continues at once.
+    /// Returns whether the next segment is placed. A flusher that reaches it can then continue at once.
     #[must_use]
     pub fn is_placed_ahead(&self, stream: StreamId) -> bool {
         let s = &self.streams[usize::from(stream.0)];
         s.flush.lock().placed.is_some()
     }
 
-    /// Returns the segment behind the one that is written. The caller holds `placing`.
+    /// Returns the span of the next segment to place; `None` if that segment is placed or the log has failed. The
+    /// caller holds `placing`.
     fn next_to_place(&self, stream: StreamId) -> Option<Span> {
         let s = &self.streams[usize::from(stream.0)];
         let state = s.flush.lock();
@@ -151,8 +152,8 @@ impl Wal {
                 assert!(state.placed.is_none(), "one thread places at a time");
                 state.placed = Some(segment);
                 self.troubles.clear(Trouble::Unplaced, stream);
-                // A header that was refused is written now. While writes are refused for it, no other write would show
-                // that there is space again.
+                // The header has been written, so if it was refused before, the refusal is over. While writes are
+                // refused because of a header, no other write would show that there is space again.
                 if !state.flights.has_refused() {
                     self.troubles.clear(Trouble::Refused, stream);
                 }
@@ -170,7 +171,8 @@ impl Wal {
         }
     }
 
-    /// Makes the segment. May be repeated after a delay: each part is done once or is idempotent.
+    /// Creates and places the segment. After a delay it may be called again: each part is done only once or is
+    /// idempotent.
     fn make_segment(
         &self,
         stream: StreamId,
@@ -188,7 +190,7 @@ impl Wal {
         let next = match half.take() {
             Some(named) => named,
             None => {
-                // A file that could not be opened for want of a descriptor has its name.
+                // After a failed open for want of a descriptor, the file already has its name.
                 if !s.shelf.lock().is_placed(id) {
                     self.name_file(s, id, span).map_err(Failure::of_placing)?;
                 }
@@ -224,7 +226,7 @@ impl Wal {
         written.map_err(|error| self.note_refused(stream, error))
     }
 
-    /// Gives a prepared file the name of a segment. Makes the file now if none is prepared.
+    /// Gives a prepared file the name of a segment. Prepares a file first if none is prepared.
     fn name_file(&self, s: &Stream, id: SegmentId, span: Span) -> Result<()> {
         self.ensure_spare(id.stream, span.bytes)?;
         let mut shelf = s.shelf.lock();
@@ -234,7 +236,7 @@ impl Wal {
             Ok(()) => self.troubles.clear(Trouble::Unplaced, id.stream),
             Err(_) => self.troubles.set(Trouble::Unplaced, id.stream),
         }
-        // Making the next file takes longer than filling this one, so start at once.
+        // Preparing the next file takes longer than filling this one, so begin at once.
         self.wake_preparer();
         placed
     }

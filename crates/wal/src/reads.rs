@@ -1,17 +1,17 @@
-//! Reads of a scanned stream, counted.
+//! Counts the reads of a scanned stream.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Reads of units.
+/// Counts of unit reads.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct UnitReads {
-    /// The number of reads. One takes a whole unit.
+    /// The number of reads. Each reads a whole unit.
     pub reads: u64,
-    /// The bytes read, with the headers of blocks.
+    /// The bytes read, including the headers of blocks.
     pub bytes: u64,
 }
 
-/// Reads that several threads count.
+/// A count of reads that several threads update.
 #[derive(Default)]
 pub(crate) struct CountedReads {
     reads: AtomicU64,

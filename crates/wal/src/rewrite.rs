@@ -1,13 +1,13 @@
-//! The rewriting of blocks that a restart keeps but that may not be durable.
+//! Rewriting the blocks that a restart keeps but that may not be durable.
 //!
-//! A restart reads blocks that the previous process wrote and perhaps never synced. The system returns them whether the
-//! disk has them or not. A sync now would prove nothing: after a failed sync the kernel marks pages clean that never
-//! reached the disk. So the restart writes every block between the vouched end and the cut *again*, from bytes whose
-//! checksums it has just compared, and syncs them. It does so before the anchor names the cut, and before a client sees
-//! a transaction.
+//! A restart reads blocks that the previous process wrote and may never have synced. The system returns them whether
+//! the disk has them or not. A sync now would prove nothing, because after a failed sync the kernel marks pages clean
+//! that never reached the disk. So the restart writes every block between the vouched end and the cut *again* and syncs
+//! them. It writes bytes whose checksums it has just compared. It does so before the anchor names the cut, and before a
+//! client sees a transaction.
 //!
 //! # Invariants
-//! * The bytes written are those read: a rewrite that is interrupted anywhere leaves the log unchanged.
+//! * The bytes written are the bytes read, so a rewrite that is interrupted at any moment leaves the log unchanged.
 //! * Any number of interrupted restarts may repeat the rewrite.
 
 use std::ops::Range;
@@ -22,22 +22,22 @@ use crate::block;
 use crate::scan::{BlockRef, StreamScan};
 use crate::segment::{LOG_DIR, SEGMENT_HEADER_BYTES, encode_header};
 
-/// The bytes that are written at once; a longer block is written whole.
+/// The bytes that one write covers. A longer block is written whole.
 const RUN_BYTES: u64 = 1 << 20;
 
-/// Turns a failed write or sync of the log into a final error, also during a restart.
+/// Turns a failed write or sync of the log into an error that stops the log, during a restart too.
 fn stopping(error: Error) -> Error {
     error.stopping("the log")
 }
 
 impl StreamScan {
-    /// Writes the newest incarnation's blocks again, from the vouched position to the last block kept, with the headers
-    /// of their segments. Syncs files and directory. The blocks beyond the cut have been dropped before. Returns the
-    /// bytes of the blocks.
+    /// Rewrites the newest incarnation's blocks from the vouched position to the last block kept, and the headers of
+    /// their segments. Then syncs the files and the directory. The caller has already dropped the blocks beyond the
+    /// cut. Returns the bytes of the rewritten blocks.
     ///
     /// # Errors
-    /// [`Error::Stopped`] if a write or sync fails, which is final. The disk's error for reads. [`Error::Corrupt`] if a
-    /// block is damaged.
+    /// [`Error::Stopped`] if a write or sync fails, which is final. The disk's error if a read fails.
+    /// [`Error::Corrupt`] if a block is damaged.
     pub fn write_again(&self, disk: &dyn Disk, anchor: &History) -> Result<u64> {
         let vouched = anchor.vouched.ends[usize::from(self.stream.0)];
         let doubtful = |at: &usize| {
@@ -78,7 +78,7 @@ impl StreamScan {
         Ok(bytes)
     }
 
-    /// Returns the blocks that lie side by side in one segment, at most about [`RUN_BYTES`].
+    /// Returns the blocks from `first` on that are contiguous in one segment, at most about [`RUN_BYTES`].
     fn run_from(&self, first: usize) -> Range<usize> {
         let begin = &self.blocks[first];
         let mut end = first + 1;
@@ -101,7 +101,7 @@ impl StreamScan {
         first..end
     }
 
-    /// Opens a segment for writing and writes its header again.
+    /// Opens a segment for writing, and rewrites its header.
     fn open_again(
         &self,
         disk: &dyn Disk,

@@ -1,14 +1,14 @@
-//! Room in the log: the files that are ready for the next appends, and the reasons why more cannot be made.
+//! Room in the log: the files that exist for the next appends, and why more cannot be made.
 //!
-//! An append is admitted only if the files ahead hold it, so that no accepted write waits for space
-//! on a full disk. [`Wal::admit`] compares two positions; a stream that comes close to the end of its
-//! files requests the next one. The thread that [`Wal::prepare_by`] names makes the file while writers
-//! wait; without such a thread the writer makes it.
+//! An append is admitted only if existing files have room for it, so that no accepted write waits for space on a full
+//! disk. [`Wal::admit`] compares two positions. When a stream comes close to the end of its files, admission requests
+//! the next file. If [`Wal::prepare_by`] has named a thread, that thread makes the file while writers wait. Otherwise
+//! the writer makes it.
 //!
 //! # Invariants
-//! * A position below a stream's `room_end` has a file: a segment, or a spare of the size that the
-//!   sizes of the life give its segment.
-//! * Each kind of trouble is set and cleared by the action that it names, for each stream alone.
+//! * For every position below a stream's `room_end` there is a file: a segment, or a spare of the size that the segment
+//!   at this position must have.
+//! * Each kind of trouble is set and cleared only by the action that it is named after, separately for each stream.
 
 use perdura_base::limits::SECTOR_BYTES;
 use perdura_base::num::to_u64;
@@ -36,20 +36,20 @@ impl Stream {
         self.room_end.load(Ordering::Relaxed)
     }
 
-    /// Returns the position at which the log ends when `bytes` more are appended, block headers included.
+    /// Returns the end of the log if `bytes` more are appended, block headers included.
     fn end_with(&self, bytes: u64) -> u64 {
         let bytes = bytes.saturating_add(bytes >> 3);
         (self.filled_end.load(Ordering::Relaxed)).saturating_add(bytes)
     }
 
-    /// Returns whether a writer has asked for more room than there is.
+    /// Returns whether a writer has requested more room than exists.
     fn is_starved(&self) -> bool {
         self.wanted_end.load(Ordering::Relaxed) > self.room()
     }
 
-    /// Returns whether the last attempt to make a file failed, and `end` lies beyond that file's begin. This outlasts
-    /// the trouble, which ends once the files ahead suffice for the common write. A writer that needs more is refused
-    /// instead of waiting, and its request makes the thread try again.
+    /// Returns whether the last attempt to make a file failed and that file is needed to reach `end`. This remains true
+    /// when the trouble is over because the existing files suffice for the common write. A writer that needs more is
+    /// then refused and does not wait. Its request makes the thread try again.
     fn is_unextended(&self, end: u64) -> bool {
         let at = self.unextended_at.load(Ordering::SeqCst);
         self.room() <= at && at < end
@@ -57,16 +57,15 @@ impl Stream {
 }
 
 impl Wal {
-    /// Names the thread that prepares segments. From then on a writer that finds no room is refused
-    /// and calls `wake`; the thread then calls [`prepare_segment`](Self::prepare_segment). Only
-    /// the first call has an effect.
+    /// Names the thread that prepares segments. From then on a writer that finds no room is refused and calls `wake`.
+    /// The thread must then call [`prepare_segment`](Self::prepare_segment). Only the first call has an effect.
     pub fn prepare_by(&self, wake: impl Fn() + Send + Sync + 'static) {
         let _named_already = self.preparer.set(Box::new(wake));
     }
 
-    /// Forbids or allows new files for the log, except for those of accepted frames. While they are forbidden, writes
-    /// are refused once the existing files have been filled, as on a full disk. The error says that the log waits to be
-    /// archived. The caller is a component that bounds the part of the log that is kept.
+    /// Forbids or allows new files for the log. Frames that were accepted still get files. While new files are
+    /// forbidden, writes are refused once the existing files are full, as on a full disk. The error says that the log
+    /// waits to be archived. The caller is a component that limits the part of the log that is kept.
     pub fn hold_growth(&self, held: bool) {
         self.is_held.store(u64::from(held), Ordering::SeqCst);
     }
@@ -83,7 +82,7 @@ impl Wal {
         }
     }
 
-    /// Returns whether the last attempt to write or to extend the log found the disk full.
+    /// Returns whether the last attempt to write or extend the log found the disk full.
     #[must_use]
     pub fn is_disk_full(&self) -> bool {
         let is_refused = self.troubles.has(Trouble::Refused);
@@ -95,20 +94,20 @@ impl Wal {
         self.shortages.load(Ordering::Relaxed) != 0
     }
 
-    /// Returns whether the log cannot be written or extended now, for any reason. Accepted blocks then wait, and writes
-    /// are refused once they would not fit into the existing files.
+    /// Returns whether at present the log cannot be written or extended, for any reason. Accepted blocks wait in this
+    /// state, and writes are refused once they do not fit in the existing files.
     #[must_use]
     pub fn is_short(&self) -> bool {
         self.troubles.any()
     }
 
-    /// Returns whether a stream has the files for `bytes` more and for everything that may be appended without
-    /// admission. These are the open block, the marks of a checkpoint, a beacon.
+    /// Returns whether the files of a stream have room for `bytes` more and for everything that is appended without
+    /// admission. That is the open block, the marks of a checkpoint, and a beacon.
     pub(crate) fn has_room(&self, s: &Stream, bytes: usize) -> bool {
         self.end_for(s, bytes) <= s.room()
     }
 
-    /// Returns the position up to which files must exist for `bytes` more in a stream.
+    /// Returns the position up to which files must exist if `bytes` more are appended to a stream.
     fn end_for(&self, s: &Stream, bytes: usize) -> u64 {
         s.end_with(to_u64(bytes)).saturating_add(self.reserve())
     }
@@ -117,7 +116,7 @@ impl Wal {
         2 * to_u64(self.options.block_bytes_max) + 4 * to_u64(SECTOR_BYTES)
     }
 
-    /// Makes files for `bytes` more in a stream, or requests them if another thread makes them.
+    /// Makes files for `bytes` more in a stream, or requests them if there is a thread that makes them.
     pub fn ask_for_room(&self, stream: StreamId, bytes: usize) {
         let s = &self.streams[usize::from(stream.0)];
         let end = self.end_for(s, bytes);
@@ -126,14 +125,14 @@ impl Wal {
             self.wake_preparer();
             return;
         }
-        // `trouble` has recorded the failure.
+        // A failure needs no handling here: it is recorded in `troubles`.
         while !self.has_room(s, bytes) && matches!(self.prepare_segment(stream, &|| {}), Ok(true)) {
         }
     }
 
-    /// Returns whether a caller that must not be refused should make its writers wait. It should if in every stream
-    /// half of the bytes that may wait for the flusher do wait. It also should if the files for `bytes` more are being
-    /// prepared. Requests those files.
+    /// Returns whether a caller that must not be refused should make its writers wait. That is so if every stream has
+    /// half of the permitted bytes waiting for the flusher, or if the files for `bytes` more are still being prepared.
+    /// Requests those files.
     #[must_use]
     pub fn is_behind(&self, bytes: usize) -> bool {
         let max = self.beyond_tail(self.options.queue_bytes_max / 2);
@@ -141,7 +140,8 @@ impl Wal {
         is_queue_long || self.awaits_room(bytes)
     }
 
-    /// Returns whether a stream waits for files for `bytes` more, and for everything admitted in the meantime.
+    /// Returns whether a stream waits for files with room for `bytes` more and for everything that is admitted in the
+    /// meantime.
     pub(crate) fn awaits_room(&self, bytes: usize) -> bool {
         let stream = self.idlest();
         let s = &self.streams[usize::from(stream.0)];
@@ -156,7 +156,7 @@ impl Wal {
         waits()
     }
 
-    /// Admits a transaction when a stream comes to the end of its files, or some stream is in trouble.
+    /// Admits or refuses a transaction when a stream is close to the end of its files or some stream is in trouble.
     #[cold]
     pub(crate) fn admit_slowly(&self, stream: StreamId, bytes: usize) -> Result<()> {
         self.check()?;
@@ -188,16 +188,16 @@ impl Wal {
         Err(Error::LogFull(why.into()))
     }
 
-    /// Returns whether accepted blocks wait for a disk that is full or fails, so that waiting for the flushers does not
-    /// help. An epoch is durable when every stream has its part, so one stream that is stuck delays all. While every
-    /// stream has room in its existing files, the flushers make progress.
+    /// Returns whether accepted blocks wait for a disk that is full or fails, so that waiting for the flushers would
+    /// not help. An epoch is durable only when every stream has its part, so one stuck stream delays all of them. As
+    /// long as every stream has room in its existing files, the flushers make progress.
     #[must_use]
     pub fn is_stuck(&self) -> bool {
         self.troubles.has(Trouble::Refused) || (self.is_short() && !self.have_all_room())
     }
 
     /// Returns whether [`admit`](Self::admit) refuses `bytes` only until the flushers have caught up or a file is
-    /// ready, so that the caller can wait. `false`: a disk is full or fails.
+    /// ready. In that case the caller can wait. Returns `false` if a disk is full or fails.
     #[must_use]
     pub fn is_refused_for_now(&self, stream: StreamId, bytes: usize) -> bool {
         let s = &self.streams[usize::from(stream.0)];
@@ -207,7 +207,7 @@ impl Wal {
         !self.is_short() && !s.is_unextended(self.end_for(s, bytes))
     }
 
-    /// Returns whether every stream has room for everything that is appended without admission. Requests room for
+    /// Returns whether every stream has room for everything that is appended without admission. Requests room for the
     /// streams that lack it.
     fn have_all_room(&self) -> bool {
         (0..self.streams()).map(StreamId).all(|stream| {
@@ -219,17 +219,18 @@ impl Wal {
         })
     }
 
-    /// Places the next segment of a stream if its file is prepared, and prepares a file if it is due. It is due if the
-    /// files ahead are less than half of it, or less than a writer has requested. Returns whether a file was made. The
-    /// call is slow: it fills the whole file with zeros. It holds no lock that a writer takes, and calls `pause` after
-    /// each part unless writers wait.
+    /// Places the next segment of a stream if its file is prepared, and prepares another file if one is due. One is due
+    /// if the files ahead have less than half of its size, or less than a writer has requested. Returns whether a file
+    /// was made. The call is slow, because it fills the whole file with zeros. It holds no lock that a writer takes,
+    /// and calls `pause` after each part unless writers wait.
     ///
     /// # Errors
-    /// Fails with the disk's error. The caller may try again.
+    /// Fails with the disk's error. The caller may call it again.
     pub fn prepare_segment(&self, stream: StreamId, pause: &dyn Fn()) -> Result<bool> {
         let s = &self.streams[usize::from(stream.0)];
         let _one_at_a_time = s.preparing.lock();
-        // A segment that cannot be placed is tried again with the next call, or when the flusher comes to it.
+        // If a segment cannot be placed now, the next call tries again, or the flusher does when it reaches that
+        // segment.
         if let Err(error) = self.place_ahead(stream)
             && self.failure().is_some()
         {
@@ -253,7 +254,7 @@ impl Wal {
         Ok(true)
     }
 
-    /// Makes a spare of `bytes`. The caller holds the stream's `preparing`.
+    /// Makes a spare of `bytes` bytes. The caller holds the stream's `preparing`.
     fn make_spare(&self, stream: StreamId, bytes: u64, pause: &dyn Fn()) -> Result<()> {
         let s = &self.streams[usize::from(stream.0)];
         let pause = || {
@@ -274,7 +275,7 @@ impl Wal {
                 }
                 Err(error) => error,
             };
-            // Spares of other sizes take the space that this one needs first.
+            // Spares of other sizes are removed first, because they take the space that this one needs.
             if error.is_disk_full() && matches!(s.shelf.lock().give_up_spare(), Ok(true)) {
                 continue;
             }
@@ -288,21 +289,21 @@ impl Wal {
         }
     }
 
-    /// Removes the spares that were made for a writer that is refused after all: on a full disk other writers need the
-    /// space. The remaining files suffice for the common write.
+    /// Removes the spares that were made for a writer that is now refused, because on a full disk other writers need
+    /// the space. The remaining files have room for the common write.
     fn give_back(&self, s: &Stream) {
         let mut shelf = s.shelf.lock();
         let filled_end = s.filled_end.load(Ordering::Relaxed);
         let ahead = |next: &Span| next.start.0.saturating_sub(filled_end);
-        // A spare that cannot be removed stays.
+        // A failure is ignored: a spare that cannot be removed stays.
         let _ = shelf.give_back(|next| ahead(next) > next.bytes / 2 + self.reserve());
         let before = s.room();
         s.note_room(&shelf);
         assert!(s.room() <= before, "giving files back makes no room");
     }
 
-    /// Ensures that the flusher has a spare. It already has one, except for appends beyond everything
-    /// admitted and for the first segment of a life.
+    /// Ensures that the flusher has a spare of this size. Usually one exists already. The exceptions are appends beyond
+    /// everything admitted, and the first segment of a life.
     pub(crate) fn ensure_spare(&self, stream: StreamId, bytes: u64) -> Result<()> {
         let s = &self.streams[usize::from(stream.0)];
         assert!(
@@ -319,7 +320,7 @@ impl Wal {
         self.make_spare(stream, bytes, &|| {})
     }
 
-    /// Notes whether a file can be prepared.
+    /// Notes whether the last attempt to prepare a file succeeded.
     fn note_prepared(&self, stream: StreamId, prepared: Result<(), &Error>) {
         let full = prepared.is_err_and(Error::is_disk_full);
         for (kind, is_so) in [
@@ -333,7 +334,7 @@ impl Wal {
         }
     }
 
-    /// Returns whether a flush of `stream` finds room without first making a segment, which is slow.
+    /// Returns whether a flush of `stream` finds room without having to make a segment, which is slow.
     #[must_use]
     pub fn has_room_ahead(&self, stream: StreamId) -> bool {
         let s = &self.streams[usize::from(stream.0)];

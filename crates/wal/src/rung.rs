@@ -1,25 +1,27 @@
-//! Rungs: the places where a commit may be durable, and the progress of each.
+//! Rungs: the media on which a commit can be durable. The durable epoch is known for each of them.
 //!
-//! The durable epoch D is always D *of a rung*. A caller names the rung that it relies on. Replies wait for their
-//! session's. Checkpoints, truncation, beacons and the anchor's vouching rely on [`Rung::Disk`], because a restart
-//! reads segments and nothing else. A log without a mirror has one rung: for [`Rung::Mirror`] it returns the disk's D.
+//! The durable epoch D is always D *of a rung*. A caller names the rung that it relies on. A reply waits for the rung
+//! of its session. Checkpoints, truncation, beacons and the anchor's vouching rely on [`Rung::Disk`], because a restart
+//! reads nothing but segments. A log without a mirror has only this rung. It returns D of the disk for [`Rung::Mirror`]
+//! too.
 //!
 //! # Invariants
 //! * D of a rung never decreases.
-//! * The ends of an epoch are kept until the slowest rung has passed it.
-//! * No rung is ahead of another by rule: a mirror may be ahead of the disk, and a node that is stuck keeps it behind.
+//! * The ends of an epoch are kept until every rung has passed it.
+//! * Neither rung is always ahead: the mirror may be ahead of the disk, and a node that is stuck may keep it behind.
 
 use crossbeam_utils::CachePadded;
 use perdura_base::Epoch;
 
 use crate::sync::AtomicU64;
 
-/// The place where an epoch is durable. A further rung needs a variant, a line in `ALL`, and a caller that raises it.
+/// A medium on which an epoch can be durable. A new rung needs a variant, an entry in `ALL`, and a caller that raises
+/// it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rung {
-    /// In the segments on the log's disks, synced.
+    /// The segments on the log's disks, after a sync.
     Disk,
-    /// In the memories that hold the log, if the log has a mirror ([`TailOptions`](crate::TailOptions)).
+    /// The memory of other machines, if the log has a mirror ([`TailOptions`](crate::TailOptions)).
     Mirror,
 }
 
@@ -61,7 +63,7 @@ impl<T> std::ops::IndexMut<Rung> for PerRung<T> {
     }
 }
 
-/// D of each rung, each on a separate cache line because every reply reads it.
+/// D of each rung. Each is on a cache line by itself, because every reply reads it.
 pub(crate) type DurableEpochs = PerRung<CachePadded<AtomicU64>>;
 
 impl DurableEpochs {
@@ -70,7 +72,7 @@ impl DurableEpochs {
     }
 }
 
-/// The durable epoch of every rung, as read at one time.
+/// The durable epoch of every rung, all read at about the same time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reached(PerRung<Epoch>);
 

@@ -1,5 +1,5 @@
-//! Scanning a stream: the blocks that count, the position at which the log ends, and the evidence that the
-//! blocks give for the durable epoch.
+//! Scanning a stream. A scan finds the blocks that count, the end of the log, and the evidence that the blocks give for
+//! the durable epoch.
 
 use std::sync::Arc;
 
@@ -19,64 +19,64 @@ use crate::reads::CountedReads;
 use crate::segment::{LOG_DIR, SEGMENT_HEADER_BYTES, SegmentId, check_header};
 use crate::sizes::{SegmentSizes, Span};
 
-/// The cause of damage if no disk is at fault: a copy made of a running database.
+/// A possible cause of damage if no disk is at fault: the database was copied while it was running.
 pub const COPIED: &str = "If this is a copy of a running database, a checkpoint or writes went on \
                           while it was copied: copy it again as docs/operate/back-up.md says.";
 
-/// The bytes that are read at once.
+/// The bytes that one read covers.
 const READ_BYTES: usize = 1 << 20;
-/// The length from which on a hop from header to header reads a block's header alone.
+/// The length from which on a block is long. In a hop from header to header only the header of a long block is read.
 const LONG_BLOCK_BYTES: u64 = 32 << 10;
-/// The bytes that a hop reads behind a shorter block. Long blocks that it reads are read again when they are played,
-/// which costs time on a slow disk.
+/// The bytes that a hop reads after a block that is not long. If they include parts of long blocks, these are read
+/// again when they are played, which takes time on a slow disk.
 const SHORT_READ_BYTES: usize = 32 << 10;
-/// The distance ahead of a hop for which the disk is advised to read, bytes. The disk then reads the log in order and
-/// at its rate. Hops without the advice would wait for it once for each block. The bytes that they skip are read when
-/// they are played.
+/// The disk is advised to read this number of bytes ahead of a hop. It then reads the log sequentially and at its full
+/// rate. Without the advice each hop would wait for the disk once. The bytes that hops skip are needed later, when they
+/// are played.
 const ADVICE_BYTES: u64 = 4 << 20;
 
-/// The bodies that a scan checks, and the faults that count as damage.
+/// The bodies that a scan checks, and the faults that are errors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Check {
     /// All bodies.
     All,
-    /// All bodies, for a caller that salvages the whole blocks: a missing segment is not an error if it is known to be
-    /// missing.
+    /// All bodies, for a caller that salvages whole blocks. A segment that is known to be missing is not an error.
     Salvage,
-    /// The bodies that no block vouches for: their epoch is above every durable epoch named in the stream. The scan
-    /// hops over the other bodies from header to header. Those must be whole: each is checked when it is read, and
-    /// damage is then an error, never an end of the log.
+    /// Only the bodies in doubt, whose epoch is above every durable epoch named in the stream. The scan skips the other
+    /// bodies and hops from header to header. Those bodies must be whole. They are checked when they are read, and
+    /// damage is then an error and not an end of the log.
     InDoubt,
 }
 
-/// A block that counts, found at its position.
+/// A block that counts.
 #[derive(Debug, Clone)]
 pub struct BlockRef {
     /// The block's position in the stream.
     pub pos: Pos,
-    /// Bytes of frames in its body.
+    /// The length of the frames in its body, bytes.
     pub body_len: u32,
-    /// Offset of the first frame that starts in it.
+    /// The offset in the body of the first frame that starts in this block.
     pub first_frame: u32,
-    /// Its commit epoch.
+    /// The commit epoch of the block.
     pub epoch: Epoch,
-    /// Highest checkpoint epoch among its tags.
+    /// The highest checkpoint epoch among the tags of its records.
     pub ckpt_epoch: CkptEpoch,
-    /// Wall clock when it was written, microseconds.
+    /// The wall clock when the block was written, microseconds since 1970.
     pub wall_us: u64,
-    /// Partitions it touches.
+    /// The partitions that its frames touch.
     pub partitions: PartitionSet,
-    /// The kinds of frames in it.
+    /// The kinds of frames in the block.
     pub holds: Holds,
-    /// For the last block of its epoch: every operation numbered up to this one is of the epoch or older. Otherwise 0.
+    /// For the last block of its epoch: every operation with a number up to this one is of this epoch or an older one.
+    /// Otherwise 0.
     pub eosl: Gsn,
-    /// The life of the database that wrote it.
+    /// The life of the database in which the block was written.
     pub incarnation: Incarnation,
     pub(crate) segment: usize,
 }
 
 impl BlockRef {
-    /// Returns the position after the block.
+    /// Returns the position at which the block ends.
     #[must_use]
     pub fn end(&self) -> Pos {
         Pos(self.pos.0 + block::block_len(to_usize(u64::from(self.body_len))))
@@ -87,11 +87,11 @@ pub(crate) struct OpenSegment {
     pub(crate) id: SegmentId,
     pub(crate) file: Arc<dyn File>,
     pub(crate) header_fault: Option<String>,
-    /// The error of a file that has not the exact size. It is an error unless the log never came to the segment.
+    /// The error for a file of the wrong size. It is reported unless the log never reached this segment.
     pub(crate) size_fault: Option<Error>,
-    /// True if a block behind the log's end lies in it.
+    /// True if the segment has a block beyond the log's end.
     has_late_block: bool,
-    /// True if its header says that the stream continued in a next segment.
+    /// True if the segment's header says that the stream continues in a next segment.
     pub(crate) followed: bool,
     pub(crate) span: Span,
 }
@@ -100,17 +100,17 @@ pub(crate) struct OpenSegment {
 pub struct StreamScan {
     /// The stream.
     pub stream: StreamId,
-    /// Blocks that count, oldest first, without a gap.
+    /// The blocks that count, oldest first, without a gap.
     pub blocks: Vec<BlockRef>,
-    /// The end of the contiguous valid blocks.
+    /// The position at which the contiguous valid blocks end.
     pub valid_end: Pos,
-    /// The facts that all blocks prove, those beyond a gap included.
+    /// The facts that the blocks prove, including blocks beyond a gap.
     pub evidence: Evidence,
-    /// The reason why the block at `valid_end` does not count, if there are bytes at that position.
+    /// Why the block at `valid_end` does not count. `None` if there are only zeros or old bytes.
     pub torn: Option<String>,
-    /// Notes for the operator about damage by which nothing is lost.
+    /// Notes for the operator about damage that loses nothing.
     pub notes: Vec<String>,
-    /// Bytes read.
+    /// The bytes read.
     pub bytes_read: u64,
     pub(crate) segments: Vec<OpenSegment>,
     pub(crate) unit_reads: CountedReads,
@@ -121,12 +121,12 @@ struct Scanner<'a> {
     stream: StreamId,
     out: &'a mut StreamScan,
     check: Check,
-    /// The bytes to read ahead.
+    /// The least number of bytes that a read fetches, except at the end of a file.
     ahead: usize,
     buf: Vec<u8>,
-    /// The origin of the first bytes of the buffer.
+    /// The segment and the offset of the bytes in the buffer.
     held: Option<Held>,
-    /// The segment that was read last, and the offset up to which the disk was advised to read.
+    /// The segment of the last advice, and the offset up to which the disk was advised to read.
     advised: (usize, u64),
 }
 
@@ -136,12 +136,12 @@ struct Held {
     len: usize,
 }
 
-/// Scans a stream from `from`: the closed lives up to their cuts, then the newest one as far as its blocks are valid.
-/// Then it scans a bounded distance beyond for evidence.
+/// Scans a stream from `from`: the closed lives up to their cuts, then the newest life as far as its blocks are valid.
+/// After that it searches a limited distance beyond the end for evidence.
 ///
 /// # Errors
-/// [`Error::Corrupt`] if a block that a closed life's cut vouches for is damaged or missing (with [`Check::InDoubt`], a
-/// header). Also if a segment does not have its position and size.
+/// [`Error::Corrupt`] if a block below a closed life's cut is damaged or missing (with [`Check::InDoubt`] only its
+/// header is checked). [`Error::Corrupt`] also if a segment has a wrong position or size.
 pub fn scan_stream(
     disk: &dyn Disk,
     lives: &Lives<'_>,
@@ -216,7 +216,7 @@ fn damaged(stream: StreamId, inc: Incarnation, pos: Pos, cut: Pos, found: &str) 
     )
 }
 
-/// Opens the existing segments of these lives in a stream, in the order of their names.
+/// Opens the segments of these lives that exist in a stream, in the order of their names.
 pub(crate) fn open_segments(
     disk: &dyn Disk,
     lives: &Lives<'_>,
@@ -267,7 +267,7 @@ pub(crate) fn open_segments(
     Ok(segments)
 }
 
-/// Returns the position of a segment and the length of its file, which the sizes of a life's segments determine.
+/// Returns the position and the file size of a segment. Both follow from the sizes of the life's segments.
 fn span_of(sizes: SegmentSizes, id: SegmentId, life: Pos) -> Result<Span> {
     let span = (life <= id.start).then(|| sizes.span_at(life, id.start));
     span.filter(|span| span.start == id.start).ok_or_else(|| {
@@ -282,7 +282,7 @@ fn span_of(sizes: SegmentSizes, id: SegmentId, life: Pos) -> Result<Span> {
     })
 }
 
-/// Fails if a file has not the length of its segment: it has that length for as long as it has a segment's name.
+/// Fails if a file does not have the length of its segment. A file has that length as long as it has a segment's name.
 fn check_size(id: SegmentId, span: &Span, len: u64) -> Result<()> {
     if len == span.bytes {
         return Ok(());
@@ -298,7 +298,7 @@ fn check_size(id: SegmentId, span: &Span, len: u64) -> Result<()> {
 }
 
 impl Scanner<'_> {
-    /// Follows valid blocks of one incarnation from `pos` and returns where they end, at most
+    /// Follows valid blocks of one incarnation from `from`. Returns the position at which they end, which is not beyond
     /// `limit`.
     fn contiguous(&mut self, inc: Incarnation, from: Pos, limit: Option<Pos>) -> Result<Pos> {
         let mut pos = from;
@@ -325,7 +325,7 @@ impl Scanner<'_> {
                     self.ahead = match self.check {
                         Check::All | Check::Salvage => READ_BYTES,
                         Check::InDoubt if header.block_len() >= LONG_BLOCK_BYTES => HEADER_BYTES,
-                        // A short block ends an epoch, and a long one may follow it.
+                        // A short block ends an epoch, so a long block may follow it.
                         Check::InDoubt => SHORT_READ_BYTES,
                     };
                 }
@@ -338,8 +338,8 @@ impl Scanner<'_> {
         Ok(pos)
     }
 
-    /// Reads the bodies of the newest incarnation's blocks that no block vouches for, oldest first,
-    /// and ends the stream at the first damaged one.
+    /// Checks the bodies of the newest incarnation's blocks that are in doubt, oldest first. The first damaged one ends
+    /// the stream.
     fn check_doubtful(&mut self, inc: Incarnation, end: Pos, vouched: Epoch) -> Result<Pos> {
         let named = self.out.evidence.durable;
         let vouched = named.map_or(vouched, |(epoch, _)| vouched.max(epoch));
@@ -359,8 +359,8 @@ impl Scanner<'_> {
         Ok(end)
     }
 
-    /// Fails if the stream ends exactly where a segment does and that segment says that it was followed:
-    /// the next segment was lost.
+    /// Fails if the stream ends exactly at the end of a segment that is marked as followed, because its next segment
+    /// was lost.
     fn check_end(&self, inc: Incarnation, end: Pos) -> Result<()> {
         let lost = self.out.segments.iter().any(|segment| {
             let of_inc = segment.id.incarnation == inc;
@@ -385,8 +385,8 @@ impl Scanner<'_> {
         ))
     }
 
-    /// Looks for valid blocks beyond the end: they prove what the stream should hold. After a crash, blocks that were
-    /// in flight may be there. None is farther from the end than the bytes that may be in flight.
+    /// Searches for valid blocks beyond the end, because they prove what the stream should contain. After a crash,
+    /// blocks that were in flight may be there, but no farther from the end than the bytes that may be in flight.
     fn beyond(&mut self, inc: Incarnation, end: Pos) -> Result<()> {
         let sector = to_u64(SECTOR_BYTES);
         let mut pos = Pos(end.0 + sector);
@@ -402,7 +402,8 @@ impl Scanner<'_> {
                 Err(_) => pos = Pos(pos.0 + sector),
             }
         }
-        // A missing segment would hide all later ones from the walk above.
+        // If a segment is missing, the walk above does not reach the later ones. So their first blocks are checked
+        // here.
         let later: Vec<Pos> = self
             .out
             .segments
@@ -418,8 +419,8 @@ impl Scanner<'_> {
         Ok(())
     }
 
-    /// Fails if a segment of another size may have held blocks. The newest life's segments behind the log's end are
-    /// made ahead. So a segment that the log never came to is empty, and its damage loses nothing.
+    /// Fails if a segment of the wrong size may have had blocks. Segments of the newest life are made ahead. So a
+    /// segment that the log has not reached is empty, and its damage loses nothing.
     fn check_sizes(&mut self, open: Incarnation, end: Pos) -> Result<()> {
         for segment in &mut self.out.segments {
             let Some(fault) = segment.size_fault.take() else {
@@ -450,9 +451,9 @@ impl Scanner<'_> {
         }
     }
 
-    /// Notes a segment whose header is damaged but whose blocks are valid. Each block names its
-    /// database, stream, incarnation and position, so nothing is lost. No crash leaves this: the
-    /// header is durable before the first block, and a torn mark does not damage it.
+    /// Notes a segment whose header is damaged but whose blocks are valid. Nothing is lost, because each block names
+    /// its database, stream, incarnation and position. But a crash cannot cause this: the header is durable before the
+    /// first block, and a torn mark does not count as damage.
     fn doubt_header(&mut self, segment: usize) {
         let segment = &mut self.out.segments[segment];
         if let Some(fault) = segment.header_fault.take() {
@@ -463,8 +464,8 @@ impl Scanner<'_> {
         }
     }
 
-    /// Notes a segment that is not marked as followed, although the blocks continue in `next`. By itself nothing is
-    /// lost, but a restart would not have missed the next file.
+    /// Notes a segment that is not marked as followed although valid blocks follow in `next`. Nothing is lost. But if
+    /// `next` had been lost, the restart would not have detected it.
     fn doubt_mark(&mut self, next: usize) {
         let Some(block) = self.out.blocks.last() else {
             return;
@@ -486,7 +487,8 @@ impl Scanner<'_> {
         })
     }
 
-    /// Returns the block at a position, or the reason why there is no block (`None`: only zeros or old bytes).
+    /// Returns the block at a position, or why there is no block. The reason is `None` if there are only zeros or old
+    /// bytes.
     fn block_at(
         &mut self,
         inc: Incarnation,
@@ -524,12 +526,12 @@ impl Scanner<'_> {
         if body.len() == len - HEADER_BYTES && block::body_is_whole(body, body_crc) {
             return Ok(Ok((header, segment)));
         }
-        // The header is whole, so its durable epoch and clock were true when it was written.
+        // The header is whole, so its durable epoch and clock were correct when it was written.
         self.out.evidence.note(&header);
         Ok(Err(Some("a body whose checksum does not hold".into())))
     }
 
-    /// Advises the disk to read at least half of [`ADVICE_BYTES`] ahead of `offset`.
+    /// Advises the disk to read ahead of `offset`, at least half of [`ADVICE_BYTES`].
     fn advise(&mut self, segment: usize, offset: u64) {
         let told = match self.advised {
             (of, to) if of == segment && offset <= to => to,
@@ -544,7 +546,7 @@ impl Scanner<'_> {
         self.advised = (segment, to);
     }
 
-    /// Reads bytes of a segment, through a read-ahead buffer. Returns fewer at the end of the file.
+    /// Reads bytes of a segment through a read-ahead buffer. Returns fewer bytes at the end of the file.
     fn read(&mut self, segment: usize, offset: u64, len: usize) -> Result<&[u8]> {
         let held = self.held.as_ref().is_some_and(|held| {
             held.segment == segment
@@ -578,10 +580,10 @@ impl Scanner<'_> {
 }
 
 impl StreamScan {
-    /// Drops blocks at or beyond `cut`: they are void.
+    /// Drops the blocks at or beyond `cut`, which are void.
     ///
     /// # Panics
-    /// Panics if the scan ends before `cut`: no cut is decided that a stream does not reach.
+    /// Panics if the scan ends before `cut`. A restart never decides such a cut.
     pub fn cut_at(&mut self, cut: Pos) {
         assert!(
             cut <= self.valid_end,

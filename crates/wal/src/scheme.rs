@@ -1,19 +1,19 @@
-//! Logging schemes: the meaning of a record in the log, and its consequences.
+//! Logging schemes: what a record in the log means, and what follows from that.
 //!
-//! A scheme is a guard against applying a change twice. The guard dictates the order that replay
-//! must keep, and from the order follow the legal parallelism and the restart methods.
+//! A scheme defines a guard against applying a change twice. The guard determines the order that replay must keep. The
+//! order determines the permitted parallelism and the restart methods.
 //!
-//! A database has a scheme, which gives its groups or records of pages their meaning. Beside them the log may hold
-//! *ordered* frames, which change rows of key-addressed tables. Their schemes are rows here as well, but no database
-//! has them.
+//! Each database has one scheme, which defines the meaning of its groups or page records. The log may also have
+//! *ordered* frames, which change rows of key-addressed tables. Their schemes are variants here as well, but no
+//! database has one of them.
 //!
 //! # Source
-//! *Differential Logging* (000), section 5.1: DL1P, DL2P and PL2P are the three that the paper measures. `Differential`
-//! is the first of them in executor mode, where only whole committed transactions are in the log. *Rethinking Main
-//! Memory OLTP Recovery* (001): `Command`, and its baseline `Value`. *Implementing Performance Competitive Logical
-//! Recovery* (002): `Logical` and `Physiological`.
+//! *Differential Logging* (000), section 5.1: the paper measures DL1P, DL2P and PL2P. `Differential` is DL1P in
+//! executor mode, where the log has only whole committed transactions. *Rethinking Main Memory OLTP Recovery* (001):
+//! `Command`, and its baseline `Value`. *Implementing Performance Competitive Logical Recovery* (002): `Logical` and
+//! `Physiological`.
 
-/// A logging scheme. That of a database is fixed when it is made.
+/// A logging scheme. A database's scheme is fixed when the database is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Scheme {
     /// Executor mode: one group of sparse XOR records for each committed transaction.
@@ -24,60 +24,61 @@ pub enum Scheme {
     Dl2p,
     /// Steal mode, before and after images in a global order, two passes, every rollback logged.
     Pl2p,
-    /// Executor mode: the rows that a committed transaction changed, by their keys.
+    /// Executor mode: the rows that a committed transaction changed, identified by their keys.
     Value,
     /// Executor mode: the procedure that a committed transaction called, and its arguments.
     Command,
-    /// Executor mode: nothing is logged. A crash loses what the newest image does not have; for measuring.
+    /// Executor mode: nothing is logged. A crash loses everything that is not in the newest image. For measurements.
     Unlogged,
-    /// Keyed mode: operations on rows by their keys, and the tree's notes about its pages, Δ and BW records.
+    /// Keyed mode: operations on rows by key, and the tree's notes about its pages (Δ and BW records).
     Logical,
-    /// Keyed mode: like `Logical`, without Δ records. A restart finds pages by the operations' hints alone.
+    /// Keyed mode: like `Logical`, but without Δ records. A restart finds pages only by the hints in the operations.
     Physiological,
 }
 
-/// The component that changes pages, and the time at which it does.
+/// The way in which transactions run and change pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
-    /// A transaction holds its partitions' latches until it commits; the log has whole committed
-    /// transactions only.
+    /// A transaction holds the latches of its partitions until it commits. The log has only whole committed
+    /// transactions.
     Executor,
     /// Transactions interleave and change pages before they commit.
     Steal,
-    /// Transactions interleave over rows by their keys. Pages of a tree change, and may reach the disk, before they commit.
+    /// Transactions interleave over rows by key. Pages of a tree change, and may be written to disk, before the
+    /// transactions commit.
     Keyed,
 }
 
 /// The check that keeps a record from being applied twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Guard {
-    /// The image's epoch, compared with the record's tag.
+    /// The record's tag is compared with the image's epoch.
     CheckpointEpoch,
-    /// No check: to assign an image twice is to assign it once.
+    /// No check is needed: assigning an image twice has the same result as assigning it once.
     Assignment,
-    /// The image's number of the partition, compared with the transaction's.
+    /// The transaction's sequence number is compared with the partition's number in the image.
     PartitionSequence,
-    /// No check, because the scheme writes no records.
+    /// No check is needed, because the scheme writes no records.
     NoRecords,
-    /// The number in the page of a tree, compared with the operation's.
+    /// The operation's number is compared with the number in the tree's page.
     PageNumber,
 }
 
 /// The order that replay must keep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Order {
-    /// None: any stream, any direction, any number of players, before or after the image's pages.
+    /// No order: any stream, any direction, any number of players, before or after the image's pages.
     Free,
-    /// The changes of one slot in the order in which they were made.
+    /// Changes of one slot in the order in which they were made.
     PerSlot,
-    /// The transactions of one partition in the order in which they committed, after all else.
+    /// Transactions of one partition in the order in which they committed, after everything else.
     PerPartition,
-    /// Operations in the order of their numbers, after all else.
+    /// Operations in the order of their numbers, after everything else.
     ByNumber,
 }
 
 impl Scheme {
-    /// All schemes, by code.
+    /// All schemes, in the order of their codes.
     pub const ALL: [Scheme; 9] = [
         Scheme::Differential,
         Scheme::Dl1p,
@@ -90,7 +91,7 @@ impl Scheme {
         Scheme::Physiological,
     ];
 
-    /// Returns whether a database can have it. The others are schemes of ordered frames alone.
+    /// Returns whether a database can have this scheme. The other schemes are only for ordered frames.
     #[must_use]
     pub fn is_of_databases(self) -> bool {
         match self {
@@ -110,7 +111,7 @@ impl Scheme {
         Scheme::ALL.into_iter().filter(|s| s.is_of_databases())
     }
 
-    /// Returns the byte in the anchor.
+    /// Returns the byte that represents the scheme in the anchor.
     #[must_use]
     pub fn code(self) -> u8 {
         match self {
@@ -126,13 +127,13 @@ impl Scheme {
         }
     }
 
-    /// Returns the scheme of a byte from an anchor, if a database can have it.
+    /// Returns the scheme that a byte of an anchor represents; `None` if no database can have it.
     #[must_use]
     pub fn from_code(code: u8) -> Option<Scheme> {
         Scheme::of_databases().find(|scheme| scheme.code() == code)
     }
 
-    /// Returns its name in reports and on the command line.
+    /// Returns the name of the scheme in reports and on the command line.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -148,13 +149,13 @@ impl Scheme {
         }
     }
 
-    /// Returns the scheme of a name.
+    /// Returns the scheme with a name; `None` if no scheme has it.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Scheme> {
         Scheme::ALL.into_iter().find(|scheme| scheme.name() == name)
     }
 
-    /// Returns the mode of its transactions, which says whether they interleave.
+    /// Returns the mode of the scheme's transactions.
     #[must_use]
     pub fn mode(self) -> Mode {
         match self {
@@ -166,7 +167,7 @@ impl Scheme {
         }
     }
 
-    /// Returns whether the pages hold the rows of tables, which a restart indexes. Without tables a row is addressed by
+    /// Returns whether pages have rows of tables, which a restart indexes. In the other modes a row is addressed by
     /// page and slot, or is in a tree.
     #[must_use]
     pub fn has_tables(self) -> bool {
@@ -179,8 +180,8 @@ impl Scheme {
         self.mode() == Mode::Keyed
     }
 
-    /// Returns whether each record has the number of its page's update, so that a restart notices a record that is lost
-    /// or doubled.
+    /// Returns whether each record has an update number of its page. With it a restart detects a lost or doubled
+    /// record.
     #[must_use]
     pub fn counts_updates(self) -> bool {
         match self {
@@ -196,7 +197,7 @@ impl Scheme {
         }
     }
 
-    /// Returns the check that keeps a record of this scheme from being applied twice.
+    /// Returns the guard of this scheme, which prevents applying a record twice.
     #[must_use]
     pub fn guard(self) -> Guard {
         match self {
@@ -208,7 +209,7 @@ impl Scheme {
         }
     }
 
-    /// Returns the order that replay must keep: it follows from the guard.
+    /// Returns the order that replay must keep, which follows from the guard.
     #[must_use]
     pub fn order(self) -> Order {
         match self.guard() {

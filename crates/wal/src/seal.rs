@@ -1,17 +1,17 @@
-//! Sealing: the machine that completes blocks, between the appends and the flusher.
+//! Sealing: the step that completes blocks, between the appends and the flusher.
 //!
 //! ```text
 //! open ──full, or its epoch is closed──► filled ──its epoch's ends are known──► sealed ──► tail
 //! ```
-//! A sealed block has its header and checksums. Its bytes never change again, and every medium that holds
-//! the log holds the same bytes. The block waits in the *tail* of its stream (`tail`) until the flusher
-//! writes it, and a full tail ends the sealing. A device that copies the log elsewhere ([`Wal::ship_by`])
-//! receives each block when it enters the tail. Where it does, [`Wal::ship_step`] seals without writing.
+//! A sealed block has its header and checksums. Its bytes never change again, and every medium of the log has the same
+//! bytes. The block waits in the *tail* of its stream (`tail`) until the flusher writes it. When the tail is full,
+//! sealing stops. A device that copies the log to other machines ([`Wal::ship_by`]) receives each block as it enters
+//! the tail. With such a device, [`Wal::ship_step`] seals blocks without writing them.
 //!
 //! # Invariants
 //! * Blocks enter the tail in the order of their positions and without a gap.
 //! * A block enters the tail once. A repeated write writes the same bytes.
-//! * A sealed block names durable epochs that were reached before it was sealed.
+//! * The durable epoch that a sealed block names was reached before the block was sealed.
 
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::num::to_usize;
@@ -24,26 +24,26 @@ use crate::stream::FilledBlock;
 use crate::sync::Ordering;
 use crate::tail::{Sealed, SealedBlock, Tail};
 
-/// The largest part of its buffer that a short block fills: one in four.
+/// The divisor that defines short blocks: a block is short if it fills at most a quarter of its buffer.
 const SHORT: usize = 4;
 
 impl Wal {
-    /// Names the device that receives each sealed block before the block is written. It receives those of a stream in
-    /// order. The stream's flusher calls it, holding only the lock of its state. Only the first call has an effect.
+    /// Names the device that receives each sealed block before the block is written. It receives the blocks of a stream
+    /// in order. The thread that seals a block calls the device and holds only the lock of the flusher's state. Only
+    /// the first call of this function has an effect.
     pub fn ship_by(&self, ship: impl Fn(Sealed<'_>) + Send + Sync + 'static) {
         let _named_already = self.ship.set(Box::new(ship));
     }
 
-    /// Seals blocks of a stream as far as the tail has room and the ends of their epochs are known.
-    /// Only the last block of an epoch needs them: they are known once the epoch's closing has visited
-    /// every stream. Returns whether it sealed any.
+    /// Seals blocks of a stream as far as the tail has room. The last block of an epoch also needs the epoch's ends,
+    /// which are known once the closing of the epoch has visited every stream. Returns whether a block was sealed.
     pub(crate) fn seal_step(&self, stream: StreamId, s: &Stream, tail: &mut Tail) -> bool {
         let mut has_sealed = false;
         while let Some(filled) = self.take_filled(s, tail) {
             let epoch = filled.epoch;
             let block = self.seal(stream, s, filled);
-            // The end is stored before the block is passed on: the reply of a node that has the block names no position
-            // beyond it.
+            // The end is stored before the block is passed on. Otherwise a node that has the block could report a
+            // position beyond the stored end.
             s.sealed_end.store(block.end().0, Ordering::SeqCst);
             if let Some(ship) = self.ship.get() {
                 ship(Sealed {
@@ -92,8 +92,8 @@ impl Wal {
         let (pos, len) = (filled.pos, to_usize(filled.block_len()));
         let mut buf = filled.buf;
         block::seal(&header, &mut buf[..len]);
-        // A block that is to be shipped waits for its copy to disk, like many others. If it kept the room of the
-        // longest block, the next one would take new memory, which costs more than the whole commit.
+        // On a log with a mirror, many blocks wait to be copied to disk. If a short block kept a buffer for the longest
+        // block, the next block would have to allocate memory, which costs more than the whole commit.
         if self.options.mirror.is_some() && len <= buf.len() / SHORT {
             let mut inner = s.inner.lock();
             let mut short = inner.short_buf(len);

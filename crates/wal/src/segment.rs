@@ -1,4 +1,4 @@
-//! Segments: the files of a stream, their names and headers.
+//! Segments, which are the files of a stream: their names and headers.
 #![doc = include_str!("../../../docs/formats/segment.md")]
 
 use perdura_base::checksum::crc32c;
@@ -8,31 +8,31 @@ use perdura_base::{Incarnation, Pos, StreamId, Uuid};
 
 /// The directory of log segments on each log disk.
 pub const LOG_DIR: &str = "log";
-/// Bytes before the first block.
+/// The size of a segment's header, which precedes the first block, bytes.
 pub const SEGMENT_HEADER_BYTES: u64 = 4096;
 
-/// The number of digits of the highest number.
+/// The number of digits of the highest 64-bit number.
 const DIGITS_MAX: usize = 20;
-/// Room for the path of a segment.
+/// The capacity reserved for the path of a segment.
 const PATH_BYTES: usize = 48;
 const MAGIC: &[u8; 4] = b"PSEG";
 const CRC_AT: usize = 4092;
-/// The offset of the mark that the segment is followed.
+/// The offset of the mark in the header that another segment follows.
 const FOLLOWED_AT: usize = 7;
 
-/// The contents of a segment's name.
+/// The parts of a segment's name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SegmentId {
     /// The stream.
     pub stream: StreamId,
-    /// Position of its first byte after the header.
+    /// The position of the first byte after the header.
     pub start: Pos,
-    /// The life of the database that wrote it.
+    /// The life of the database to which the segment belongs.
     pub incarnation: Incarnation,
 }
 
 impl SegmentId {
-    /// Returns its path on the log disk.
+    /// Returns the segment's path on the log disk.
     #[must_use]
     pub fn path(&self) -> String {
         let mut path = String::with_capacity(PATH_BYTES);
@@ -47,7 +47,7 @@ impl SegmentId {
         path
     }
 
-    /// Returns the prefix that the names of a stream's segments have, and no other stream's.
+    /// Returns the prefix of the names of this stream's segments. No other stream's segments have it.
     #[must_use]
     pub(crate) fn prefix(stream: StreamId) -> String {
         let mut prefix = String::new();
@@ -55,10 +55,10 @@ impl SegmentId {
         prefix
     }
 
-    /// Parses a file name without its directory, as [`path`](Self::path) makes it.
+    /// Parses a file name that [`path`](Self::path) has made, without the directory.
     #[must_use]
     pub fn parse(name: &str) -> Option<SegmentId> {
-        // No log gets that far, so no segment has such a name.
+        // No log reaches this position, so a name with a higher one is not a segment's.
         const START_MAX: u64 = 1 << 62;
         let rest = name.strip_prefix('s')?.strip_suffix(".log")?;
         let (stream, rest) = rest.split_once('-')?;
@@ -80,7 +80,7 @@ fn push_prefix(out: &mut String, stream: StreamId) {
     out.push('-');
 }
 
-/// Appends a number as `{:0width$}` writes it. A restart names every segment several times, and the
+/// Appends a number in the form of `{:0width$}`. A restart makes the name of every segment several times, and the
 /// formatter would take most of that time.
 fn push_padded(out: &mut String, number: u64, width: usize) {
     let mut digits = [b'0'; DIGITS_MAX];
@@ -94,14 +94,14 @@ fn push_padded(out: &mut String, number: u64, width: usize) {
     out.push_str(str::from_utf8(&digits[from..]).expect("digits are ASCII"));
 }
 
-/// Parses a number that [`push_padded`] wrote, and no other form.
+/// Parses a number in exactly the form that [`push_padded`] writes.
 fn padded(digits: &str, width: usize) -> Option<u64> {
     let is_padded = digits.len() == width || (digits.len() > width && !digits.starts_with('0'));
     let is_number = is_padded && digits.bytes().all(|byte| byte.is_ascii_digit());
     is_number.then(|| digits.parse().ok()).flatten()
 }
 
-/// Returns the header of a segment. `followed`: the stream continues in a next segment, whose name is durable.
+/// Returns the header of a segment. `followed` is true if the stream continues in a next segment whose name is durable.
 #[must_use]
 pub(crate) fn encode_header(
     id: SegmentId,
@@ -132,14 +132,15 @@ pub(crate) fn encode_header(
 
 const OTHER_DATABASE: &str = "it belongs to database";
 
-/// Returns whether the fault that [`check_header`] found is that the segment belongs to another database.
+/// Returns whether a fault that [`check_header`] returned means that the segment belongs to another database.
 #[must_use]
 pub fn is_foreign(fault: &str) -> bool {
     fault.starts_with(OTHER_DATABASE)
 }
 
-/// Returns the mark of a header, and whether the header's checksum holds. Mark and checksum are in different sectors of
-/// a disk. So a crash while the mark is written leaves one of them new and the other one old.
+/// Returns the mark of a header, and whether the header's checksum is correct for it. Mark and checksum are in
+/// different disk sectors. So a crash while the mark is being written may leave a new mark with an old checksum, or an
+/// old mark with a new one.
 fn whole_mark(bytes: &[u8]) -> Option<(u8, bool)> {
     let (covered, crc) = bytes.get(..SECTOR_BYTES)?.split_at(CRC_AT);
     let crc = u32::from_le_bytes(crc.try_into().ok()?);
@@ -152,12 +153,12 @@ fn whole_mark(bytes: &[u8]) -> Option<(u8, bool)> {
     }
     let mut other = covered.to_vec();
     other[FOLLOWED_AT] ^= 1;
-    // A torn mark was not durable: no block of a next segment was written.
+    // A torn mark was not durable, so no block of a next segment had been written.
     Some((0, crc == crc32c(&other)))
 }
 
-/// Returns whether a segment says that another one follows, or the fault of its header. A mark that a crash has torn
-/// does not say so, and is no fault.
+/// Returns whether a segment is marked as followed, or what is wrong with its header. A mark that a crash has torn
+/// counts as not set, and is no fault.
 pub fn check_header(id: SegmentId, uuid: &Uuid, bytes: &[u8]) -> Result<bool, String> {
     let read = || {
         let (followed, whole) = whole_mark(bytes)?;
@@ -245,7 +246,7 @@ mod tests {
         }
     }
 
-    /// This was found in crash run 16135. The power failed while the mark was written, the disk kept one of the
+    /// Crash run 16135 found this. The power failed while the mark was being written, the disk kept only one of the
     /// header's sectors, and the restart reported a damaged header.
     #[test]
     fn a_mark_that_a_crash_tears_does_not_count_and_is_no_damage() {

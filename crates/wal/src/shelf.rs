@@ -1,12 +1,13 @@
-//! The shelf: the files of a stream on its disk. A file is prepared, serves as a segment, and is recycled
-//! or removed.
+//! The shelf: the files of one stream on its disk. A file is prepared, becomes a segment, and is later recycled or
+//! removed.
 //!
 //! # Invariants
-//! * The segments of a life follow each other without a gap: each is placed where the last one ends.
-//! * A file is a segment or a spare, never both, and no two files have one name.
-//! * A segment is retired only if it ends at or below the floor that the caller names.
-//! * Under a mirror a takeover replaces a writer that may be alive. A write that it has under way lands later, whatever
-//!   the file is at that time. So files of former lives are removed there, and never serve again.
+//! * The segments of a life follow each other without a gap: each begins where the one before it ends.
+//! * A file is either a segment or a spare. No two files have the same name.
+//! * A segment is retired only if it ends at or below the floor that the caller passes.
+//! * With a mirror, a takeover may replace a writer that is still alive. A write that this writer has begun may reach
+//!   its file at any later time, even if the file has got another use. So files of former lives are removed and never
+//!   reused.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,16 +20,16 @@ use perdura_device::{Access, Disk};
 use crate::segment::{LOG_DIR, SEGMENT_HEADER_BYTES, SegmentId, check_header, is_foreign};
 use crate::sizes::{SegmentSizes, Span};
 
-/// The stream and life whose segments a shelf holds, and the anchor's facts about them.
+/// The stream and the life that a shelf serves, and the facts about them in the anchor.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct StreamLife {
     pub stream: StreamId,
     pub uuid: Uuid,
     pub sizes: SegmentSizes,
     pub incarnation: Incarnation,
-    /// The start of this life.
+    /// The position at which this life starts in the stream.
     pub life: Pos,
-    /// True if writers of former lives may be alive: the log has a mirror.
+    /// True if writers of former lives may still be alive, which is so with a mirror.
     pub has_deposed: bool,
 }
 
@@ -36,9 +37,9 @@ pub(crate) struct StreamLife {
 pub(crate) struct SegmentShelf {
     pub disk: Arc<dyn Disk>,
     owner: StreamLife,
-    /// The end of the last segment of this life; the start of the life before its first segment.
+    /// The position at which the last segment of this life ends; the start of the life if it has none yet.
     placed_end: Pos,
-    /// Live segments, oldest first, with the size of each, bytes.
+    /// The live segments, oldest first, each with its file size in bytes.
     live: BTreeMap<SegmentId, u64>,
     /// Prepared or recycled files that are not segments yet.
     spares: Vec<Spare>,
@@ -51,15 +52,16 @@ pub(crate) struct Spare {
     bytes: u64,
 }
 
-/// The number of recycled files of the largest size that are kept beside those in use; more are removed. By default it
-/// is a checkpoint interval's worth, so that a database under constant load zeroes no new ones. Of each smaller size a
-/// life needs one.
+/// The number of spares of the largest size that are kept; more are removed. It corresponds to one checkpoint interval
+/// with the default settings, so that a database under constant load zeroes no new files. Of each smaller size a life
+/// needs only one.
 const SPARES_MAX: usize = 8;
-/// The bytes that are zeroed between two pauses.
+/// The number of bytes that are zeroed between two pauses.
 const ZERO_BYTES: u64 = 1 << 20;
 
 impl SegmentShelf {
-    /// Takes stock of a stream's log directory, keeping `live` segments.
+    /// Opens the shelf: lists the stream's files, keeps the segments for which `is_live` is true, and retires the
+    /// others.
     pub fn open(
         disk: Arc<dyn Disk>,
         owner: StreamLife,
@@ -93,7 +95,7 @@ impl SegmentShelf {
                 let number = prepared.or(half_made).and_then(|n| n.parse::<u64>().ok());
                 let Some(number) = number else { continue };
                 let path = format!("{LOG_DIR}/{name}");
-                // A half-made file that cannot be removed now keeps its number.
+                // The number is reserved even if the half-made file cannot be removed now.
                 shelf.next_spare = shelf.next_spare.max(number.saturating_add(1));
                 if prepared.is_some() {
                     found.push(path);
@@ -105,7 +107,7 @@ impl SegmentShelf {
         for path in found {
             left_for_later(shelf.take_spare(path))?;
         }
-        // Retiring renames files to spares, so all names in use must be known first.
+        // Retiring renames segments to spares, so all names in use must be known first.
         for (id, bytes) in dead {
             let owned = shelf.check_owner(id);
             left_for_later(owned.and_then(|()| shelf.retire(id, bytes)))?;
@@ -113,7 +115,7 @@ impl SegmentShelf {
         Ok(shelf)
     }
 
-    /// Keeps a file that was found as a spare, or removes it if there are enough of its size.
+    /// Keeps an existing file as a spare, or removes it if there are enough spares of its size.
     fn take_spare(&mut self, path: String) -> Result<()> {
         let bytes = self.disk.open(&path, Access::Buffered)?.len()?;
         if self.has_enough(bytes) {
@@ -123,7 +125,7 @@ impl SegmentShelf {
         Ok(())
     }
 
-    /// Returns whether there are enough spares of this size, so that one more is removed.
+    /// Returns whether there are enough spares of this size. Another one is then removed.
     fn has_enough(&self, bytes: u64) -> bool {
         let kept = self.spares.iter().filter(|spare| spare.bytes == bytes);
         let limit = match () {
@@ -134,7 +136,7 @@ impl SegmentShelf {
         kept.count() >= limit
     }
 
-    /// Fails if the segment's header names another database.
+    /// Fails if the header of a segment names another database.
     fn check_owner(&self, id: SegmentId) -> Result<()> {
         let mut header = vec![0; SECTOR_BYTES];
         let file = self.disk.open(&id.path(), Access::Buffered)?;
@@ -153,7 +155,7 @@ impl SegmentShelf {
         self.spares.iter().any(|spare| spare.bytes == bytes)
     }
 
-    /// Returns the path for a file of this size, which the caller prepares outside the lock.
+    /// Reserves a name for a file of this size. The caller prepares the file without holding the lock.
     pub fn plan_spare(&mut self, bytes: u64) -> SparePlan {
         let number = self.next_spare;
         self.next_spare += 1;
@@ -175,7 +177,7 @@ impl SegmentShelf {
         self.spares.push(spare);
     }
 
-    /// Sets the position of the next segment to `start`: the segments before it exist.
+    /// Sets the position of the next segment to `start`. The segments before it already exist.
     pub fn skip_to(&mut self, start: Pos) {
         assert!(
             self.placed_end <= start,
@@ -185,11 +187,11 @@ impl SegmentShelf {
         self.placed_end = start;
     }
 
-    /// Gives a spare of `bytes` its name in the stream. Syncs nothing: the caller writes the header, and syncs file and
-    /// directory before it acknowledges its writes.
+    /// Gives a spare of the span's size the name of a segment. It syncs nothing. The caller writes the header, and
+    /// syncs the file and the directory before it acknowledges writes to the segment.
     ///
     /// # Panics
-    /// Panics if no spare of that size was prepared.
+    /// Panics if there is no spare of that size.
     pub fn place(&mut self, id: SegmentId, span: Span) -> Result<()> {
         let bytes = span.bytes;
         assert_eq!(
@@ -221,12 +223,12 @@ impl SegmentShelf {
         self.live.contains_key(&id)
     }
 
-    /// Returns the first segment of this life for which there is neither a file nor a spare.
+    /// Returns the span of the first segment of this life that has neither a file nor a spare.
     pub fn next_span(&self) -> Span {
         self.walk_spares().0
     }
 
-    /// Like [`next_span`](Self::next_span), with the spares that no segment before that one needs.
+    /// Like [`next_span`](Self::next_span), but also returns the spares that no segment before that span needs.
     fn walk_spares(&self) -> (Span, Vec<&Spare>) {
         let StreamLife { sizes, life, .. } = self.owner;
         let mut left: Vec<&Spare> = self.spares.iter().collect();
@@ -244,8 +246,8 @@ impl SegmentShelf {
         (next, left)
     }
 
-    /// Removes the largest spare that the next segments do not need, to make space for one that they
-    /// need. Returns whether there was such a spare.
+    /// Removes the largest spare that the next segments do not need, to free space for one that they do need. Returns
+    /// whether a spare was removed.
     ///
     /// # Errors
     /// Fails with the disk's error.
@@ -262,8 +264,8 @@ impl SegmentShelf {
         Ok(true)
     }
 
-    /// Removes all spares except those that the next segments need, up to the first segment for which there is `enough`
-    /// room before it.
+    /// Removes all spares except those for the next segments. `enough` returns true for the first segment that needs no
+    /// spare.
     ///
     /// # Errors
     /// Fails with the disk's first error. A spare that could not be removed stays.
@@ -293,10 +295,10 @@ impl SegmentShelf {
         removed
     }
 
-    /// Retires every live segment that ends at or below `floor`. Returns their number.
+    /// Retires every live segment that ends at or below `floor`. Returns the number of retired segments.
     ///
     /// # Errors
-    /// Fails with the disk's first error. The segment stays live, and the next call tries again.
+    /// Fails with the disk's first error. The segment that failed stays live, and the next call tries it again.
     pub fn truncate(&mut self, floor: Pos) -> Result<usize> {
         let end =
             |id: &SegmentId, bytes: u64| id.start.0 + bytes.saturating_sub(SEGMENT_HEADER_BYTES);
@@ -314,7 +316,7 @@ impl SegmentShelf {
         Ok(dead.len())
     }
 
-    /// Returns the bytes of all files of this stream's log.
+    /// Returns the size of all files of this stream's log, bytes.
     pub fn bytes(&self) -> u64 {
         let spares = self.spares.iter().map(|spare| spare.bytes);
         self.live.values().copied().chain(spares).sum()
@@ -334,7 +336,7 @@ impl SegmentShelf {
     }
 }
 
-/// Ignores the failure to remove a file that is not needed: the next open tries again.
+/// Ignores a failure to remove or rename an unneeded file; the next opening of the shelf tries again.
 fn left_for_later(cleared: Result<()>) -> Result<()> {
     match cleared {
         Err(Error::Io { .. }) | Ok(()) => Ok(()),
@@ -342,7 +344,7 @@ fn left_for_later(cleared: Result<()>) -> Result<()> {
     }
 }
 
-/// A file to be prepared without holding a lock: zeroing 64 MiB takes time.
+/// A file that is to be prepared without holding a lock, because zeroing 64 MiB takes time.
 pub(crate) struct SparePlan {
     disk: Arc<dyn Disk>,
     tmp: String,
@@ -351,8 +353,8 @@ pub(crate) struct SparePlan {
 }
 
 impl SparePlan {
-    /// Creates, zeroes and syncs the file, with a `pause` now and then to let the log's own syncs
-    /// reach the disk. If the disk is full, the file is removed again.
+    /// Creates, zeroes and syncs the file. Calls `pause` from time to time, so that the log's own syncs can reach the
+    /// disk. If it fails, the file is removed.
     pub fn prepare(&self, pause: &dyn Fn()) -> Result<Spare> {
         let made = self
             .disk
@@ -368,8 +370,8 @@ impl SparePlan {
                 self.disk.rename(&self.tmp, &self.path)
             });
         if let Err(error) = made {
-            // The half-made file must not take the space that the log needs to resume. If it cannot be removed now, the
-            // next open removes it.
+            // The half-made file must not occupy space that the log needs to resume. If it cannot be removed now, the
+            // next opening of the shelf removes it.
             return Err(match self.disk.remove(&self.tmp) {
                 Ok(()) => error,
                 Err(second) if second.is_not_found() => error,
@@ -410,8 +412,8 @@ mod tests {
         }
     }
 
-    /// The simulator found this. Dead segments were retired while the directory was still being listed, "s00-..."
-    /// before "spare-...". So a new spare took the name of an existing one.
+    /// The simulator found this. Dead segments were retired while the directory was still being listed, and "s00-..."
+    /// comes before "spare-...". So a retired segment was renamed to the name of an existing spare.
     #[test]
     fn a_retired_segment_never_takes_the_name_of_a_spare_that_is_there() {
         let disk: Arc<dyn Disk> = Arc::new(perdura_device::MemDisk::new());
@@ -462,8 +464,8 @@ mod tests {
         assert_eq!(disk.list(LOG_DIR).unwrap().len(), SPARES_MAX);
     }
 
-    /// The simulator found this. A writer that was replaced, and was alive, had a write under way. It landed in a
-    /// segment of the next life, whose file had been the older writer's.
+    /// The simulator found this. A writer that was replaced but still alive had a write in progress. The write went to
+    /// a segment of the next life, because that segment had got the former writer's file.
     #[test]
     fn a_late_write_of_a_writer_that_was_replaced_reaches_no_segment_of_the_next_one() {
         let disk: Arc<dyn Disk> = Arc::new(perdura_device::MemDisk::new());
@@ -483,7 +485,7 @@ mod tests {
             life: Pos(122_880),
             ..owner()
         };
-        // One segment is void when the next life begins, the other when a checkpoint has passed it.
+        // One segment is void when the next life begins. The other is retired after a checkpoint.
         let is_live = |segment: &SegmentId| segment.start == Pos(0);
         let mut shelf = SegmentShelf::open(Arc::clone(&disk), owner, is_live).unwrap();
         assert_eq!(shelf.truncate(Pos(61440)).unwrap(), 1);
@@ -510,8 +512,8 @@ mod tests {
         }
     }
 
-    /// The simulator found this in steal mode. A half-made spare could not be removed at the start, and the next one
-    /// was to be made under its name. So the log could not be extended.
+    /// The simulator found this in steal mode. At the start a half-made spare could not be removed. The next spare got
+    /// the same name, so it could not be created, and the log could not be extended.
     #[test]
     fn a_half_made_spare_that_cannot_be_removed_keeps_its_number() {
         let sim = perdura_device::SimDisk::new(1);

@@ -1,8 +1,8 @@
-//! The sizes of a stream's segments, computed from the position at which a life starts.
+//! The sizes of a stream's segments, computed from the position at which the life starts.
 //!
-//! The first segment of a life has `first` bytes, each next one twice as many as the one before
-//! it, up to `max`. So the anchor alone determines the exact length of every segment: a segment of another
-//! length is damaged, whatever its header says.
+//! The first segment of a life has `first` bytes. Each further segment is twice as long as the one before it, up to
+//! `max`. So the exact length of every segment follows from the anchor alone. A segment of another length is damaged,
+//! whatever its header says.
 
 use perdura_base::Pos;
 use perdura_base::limits::SECTOR_BYTES;
@@ -10,29 +10,30 @@ use perdura_base::num::to_u64;
 
 use crate::segment::SEGMENT_HEADER_BYTES;
 
-/// The smallest segment, bytes: a header and room for a block of the least maximum.
+/// The smallest segment, bytes. It has space for a header, and for a block if the maximum block length has its least
+/// permitted value.
 pub const SEGMENT_BYTES_MIN: u64 = 16 * 4096;
 
-/// Sizes of the segments of a life, bytes, headers included.
+/// The sizes of a life's segments, in bytes, headers included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SegmentSizes {
-    /// Size of the first segment.
+    /// The size of the first segment.
     pub first: u64,
-    /// Size of the largest segments: all from some segment on.
+    /// The size of the largest segments. From a certain segment on, all have it.
     pub max: u64,
 }
 
-/// The positions of one segment in its stream.
+/// The positions that one segment covers in its stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Span {
-    /// Position of its first byte after the header.
+    /// The position of the first byte after the header.
     pub start: Pos,
-    /// Size of its file, bytes.
+    /// The size of the segment's file, bytes.
     pub bytes: u64,
 }
 
 impl Span {
-    /// Returns the position after its last byte.
+    /// Returns the position after the segment's last byte.
     #[must_use]
     pub fn end(&self) -> Pos {
         Pos(self.start.0 + self.bytes - SEGMENT_HEADER_BYTES)
@@ -40,7 +41,7 @@ impl Span {
 }
 
 impl SegmentSizes {
-    /// Returns the sizes of segments that all have `bytes`.
+    /// Returns the sizes if all segments have `bytes` bytes.
     #[must_use]
     pub fn fixed(bytes: u64) -> SegmentSizes {
         SegmentSizes {
@@ -49,7 +50,7 @@ impl SegmentSizes {
         }
     }
 
-    /// Returns whether these can be the sizes of segments: whole sectors, the first at most the largest.
+    /// Returns whether segments can have these sizes: whole sectors, the first not longer than the largest.
     #[must_use]
     pub(crate) fn are_possible(&self) -> bool {
         let sector = to_u64(SECTOR_BYTES);
@@ -59,7 +60,7 @@ impl SegmentSizes {
             && self.max <= 1 << 40
     }
 
-    /// Returns whether some segment has this size.
+    /// Returns whether a segment of a life can have this size.
     #[must_use]
     pub fn contain(&self, bytes: u64) -> bool {
         let mut size = self.first;
@@ -69,8 +70,9 @@ impl SegmentSizes {
         size == bytes
     }
 
-    /// Returns the position at which a life can have started whose segment at `start` has this size, or `None` if no
-    /// segment has the size. The segments of the largest size are alike, so it returns the latest such position.
+    /// Returns the position at which a life must have started if its segment at `start` has this size; `None` if no
+    /// segment has the size. Several segments have the largest size, so for that size it returns the latest possible
+    /// start.
     #[must_use]
     pub fn life_with(&self, start: Pos, bytes: u64) -> Option<Pos> {
         if !self.are_possible() || !self.contain(bytes) {
@@ -84,10 +86,10 @@ impl SegmentSizes {
         start.0.checked_sub(before).map(Pos)
     }
 
-    /// Returns the segment of a life that starts at `life` in which `pos` lies.
+    /// Returns the segment that contains `pos`, of a life that starts at `life`.
     ///
     /// # Panics
-    /// Panics if the position is before the life, or if the sizes are not possible.
+    /// Panics if `pos` is before `life`, or if segments cannot have these sizes.
     #[must_use]
     pub fn span_at(&self, life: Pos, pos: Pos) -> Span {
         assert!(life <= pos, "position {pos} is before its life at {life}");
@@ -96,7 +98,7 @@ impl SegmentSizes {
             start: life,
             bytes: self.first,
         };
-        // One iteration for each doubling of the size.
+        // Each iteration doubles the size once.
         while span.end() <= pos && span.bytes < self.max {
             span = Span {
                 start: span.end(),

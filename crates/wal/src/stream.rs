@@ -1,8 +1,8 @@
-//! The append side of a stream: the open block, and the queue of filled blocks that are not sealed yet.
+//! The append side of a stream: the open block, and the queue of filled blocks that have not been sealed.
 //!
-//! The caller of everything here holds the stream's lock. Positions of blocks are computed. A block ends at the end of
-//! its segment at the latest. So segments are filled to the last sector, and no block crosses from one file into the
-//! next.
+//! Callers of these functions hold the stream's lock. The positions of blocks are computed when they are opened. A
+//! block ends at the latest where its segment ends. So segments are filled to the last sector, and no block lies in two
+//! files.
 
 use std::collections::VecDeque;
 
@@ -16,19 +16,20 @@ use crate::block::{self, HEADER_BYTES, Holds};
 use crate::frame::{FrameKind, put_frame_head};
 use crate::sizes::SegmentSizes;
 
-/// The number of buffers kept for the next blocks: one for each write of one short block that may be in flight, and
-/// some.
+/// The number of buffers that are kept for the next blocks: one for each short block whose write may be in flight, and
+/// a few more.
 const SPARE_BUFS_MAX: usize = 6;
-/// The number of buffers of one sector kept for blocks that a mirror has and the disk has not: 2 MiB of lone commits.
+/// The number of one-sector buffers that are kept. Blocks that the mirror has and the disk lacks use them: 2 MiB of
+/// commits with one block each.
 const SPARE_SECTORS_MAX: usize = 512;
 
-/// A block that still takes frames.
+/// A block that can still take frames.
 struct OpenBlock {
     epoch: Epoch,
     buf: AlignedBuf,
-    /// Bytes of the body in use.
+    /// The bytes of the body that are in use.
     len: usize,
-    /// Capacity of the body, bytes.
+    /// The capacity of the body, bytes.
     room: usize,
     first_frame: Option<usize>,
     partitions: PartitionSet,
@@ -36,7 +37,7 @@ struct OpenBlock {
     ckpt_epoch: CkptEpoch,
 }
 
-/// A block that takes no more frames. It has no header yet; see [`seal`](crate::seal).
+/// A block that takes no more frames and has no header yet; see [`seal`](crate::seal).
 pub(crate) struct FilledBlock {
     pub buf: AlignedBuf,
     pub body_len: u32,
@@ -47,7 +48,7 @@ pub(crate) struct FilledBlock {
     pub partitions: PartitionSet,
     pub holds: Holds,
     pub ckpt_epoch: CkptEpoch,
-    /// True for the last block of its epoch in this stream: it must carry the epoch's ends.
+    /// True for the last block of its epoch in this stream. Its header must contain the epoch's ends.
     pub last: bool,
 }
 
@@ -61,7 +62,7 @@ impl FilledBlock {
     }
 }
 
-/// The fields that the headers of a frame's blocks record beside the frame.
+/// The facts about a frame that the headers of its blocks record.
 #[derive(Clone, Copy)]
 pub(crate) struct FrameMeta<'a> {
     pub partitions: &'a PartitionSet,
@@ -69,16 +70,16 @@ pub(crate) struct FrameMeta<'a> {
 }
 
 pub(crate) struct StreamInner {
-    /// The start of this incarnation's first segment.
+    /// The position at which this incarnation's first segment starts.
     start: Pos,
     sizes: SegmentSizes,
     block_bytes_max: usize,
-    /// The position of the open block, or of the next one to be opened.
+    /// The position of the open block; if no block is open, of the next one.
     next_pos: Pos,
     prev_pos: Pos,
     open: Option<OpenBlock>,
     pub filled: VecDeque<FilledBlock>,
-    /// The newest epoch with a block here.
+    /// The newest epoch that has a block in this stream.
     newest_epoch: Epoch,
     /// The position of the first block of that epoch.
     newest_start: Pos,
@@ -105,7 +106,8 @@ impl StreamInner {
         }
     }
 
-    /// Returns the end of the open block if it is filled as it is, or of the last filled one if none is open.
+    /// Returns the position at which the open block would end if it were filled now. If no block is open, returns the
+    /// end of the last filled block.
     pub fn end(&self) -> Pos {
         let open = self
             .open
@@ -114,7 +116,7 @@ impl StreamInner {
         Pos(self.next_pos.0 + open)
     }
 
-    /// Returns the end of the last filled block, or `None` if none waits to be sealed.
+    /// Returns the end of the last filled block; `None` if no filled block waits to be sealed.
     pub fn filled_end(&self) -> Option<Pos> {
         let end = self.filled.back()?.end();
         debug_assert_eq!(
@@ -124,8 +126,9 @@ impl StreamInner {
         Some(end)
     }
 
-    /// Appends one frame, its payload in parts, into blocks of epoch `epoch`. Ends an open block of an older epoch
-    /// first, which keeps blocks epoch-pure. Returns the position of the block the frame begins in.
+    /// Appends one frame, whose payload comes in parts, to blocks of epoch `epoch`. First ends an open block of an
+    /// older epoch, so that each block has frames of one epoch only. Returns the position of the block in which the
+    /// frame begins.
     pub fn append(
         &mut self,
         epoch: Epoch,
@@ -157,7 +160,7 @@ impl StreamInner {
         pos
     }
 
-    /// Ensures that a block with room is open and notes that a frame starts in it.
+    /// Ensures that a block with free space is open, and notes that a frame starts in it.
     fn start_frame(&mut self, epoch: Epoch) {
         if self.open.as_ref().is_some_and(|open| open.len == open.room) {
             self.fill(false);
@@ -214,7 +217,7 @@ impl StreamInner {
         self.open.as_mut().expect("it was opened just above")
     }
 
-    /// Ends the open block. `last`: no further block of its epoch will follow here.
+    /// Ends the open block. `last` is true if no further block of its epoch will follow in this stream.
     pub fn fill(&mut self, last: bool) {
         let Some(mut open) = self.open.take() else {
             return;
@@ -247,7 +250,7 @@ impl StreamInner {
         debug_assert_eq!(self.next_pos.0 % to_u64(SECTOR_BYTES), 0);
     }
 
-    /// Ends epoch `epoch` in this stream and returns the end of its part.
+    /// Ends epoch `epoch` in this stream. Returns the position at which the epoch ends here.
     pub fn close(&mut self, epoch: Epoch) -> Pos {
         if self.open.as_ref().is_some_and(|open| open.epoch <= epoch) {
             self.fill(true);
@@ -265,15 +268,15 @@ impl StreamInner {
         end
     }
 
-    /// Starts a new block, so that the next frame begins at the returned position. The block
-    /// before it is not the last of its epoch: the caller appends a frame right away.
+    /// Ends the open block, so that the next frame begins in a new block at the returned position. The old block is not
+    /// the last of its epoch, because the caller appends a frame immediately.
     pub fn split(&mut self, epoch: Epoch) -> Pos {
         let last = self.open.as_ref().is_some_and(|open| open.epoch != epoch);
         self.fill(last);
         self.next_pos
     }
 
-    /// Returns a buffer of `len` bytes, whole sectors, with any contents.
+    /// Returns a buffer of `len` bytes, which must be whole sectors. Its contents are arbitrary.
     pub fn short_buf(&mut self, len: usize) -> AlignedBuf {
         assert!(
             len.is_multiple_of(SECTOR_BYTES),
@@ -283,7 +286,7 @@ impl StreamInner {
         spare.flatten().unwrap_or_else(|| AlignedBuf::zeroed(len))
     }
 
-    /// Keeps a free buffer for the next block, if it has the size of the longest or of the shortest block.
+    /// Keeps a free buffer for later blocks, if it has the size of the longest or of the shortest block.
     pub fn recycle(&mut self, buf: AlignedBuf) {
         assert!(buf.len() <= self.block_bytes_max, "the buffer of a block");
         let (spares, max) = match buf.len() {

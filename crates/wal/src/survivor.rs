@@ -1,19 +1,20 @@
-//! A log whose anchor is lost: its lives and its end.
+//! Determines the lives and the end of a log whose anchor is lost.
 //!
-//! If the data disk is gone, the anchor is gone with it. Only the anchor names the lives of the log, their cuts and the
-//! vouched position. The log on other disks gives nearly the same facts by itself. A caller that knows an epoch and its
-//! end in each stream, as an archive does, learns here how the log continues from there.
+//! If the data disk is lost, the anchor is lost with it. Only the anchor names the lives of the log, their cuts and the
+//! vouched position. But the log on other disks contains nearly the same facts. An archive knows an epoch and its end
+//! in each stream. From these this module determines how the log continues.
 //!
-//! A life begins with a *restart frame* in stream 0. It says where the life before it was cut and which epoch that had
-//! kept. The frame is in the life's first epoch. So a life whose frame is not whole has kept nothing, and its
-//! predecessor's end is decided anew, as a restart decides it. The end of the newest life is decided in the same way:
-//! by the same scan and the same table ([`decide_cut`](crate::decide_cut)). The known epoch vouches for it instead of
-//! the anchor.
+//! A life begins with a *restart frame* in stream 0. The frame says where the life before it was cut, and which durable
+//! epoch was kept. The frame is in the life's first epoch. So a life without a whole restart frame has kept nothing,
+//! and the end of its predecessor is decided anew. It is decided as in a restart, by the same scan and the same table
+//! ([`decide_cut`](crate::decide_cut)). The end of the newest life is decided in the same way. The known epoch vouches
+//! for the log in place of the anchor.
 //!
 //! # Invariants
 //! * Nothing is written.
-//! * The returned history begins at the known epoch without a hole: a log that does not reach back to it is refused.
-//! * A block that proves that a durable one is missing ends it with an error, as it ends a restart.
+//! * The returned history begins at the known epoch and has no hole. A log that does not reach back to that epoch is
+//!   refused.
+//! * A block that proves that a durable block is missing causes an error, as in a restart.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -35,12 +36,12 @@ use crate::scheme::Scheme;
 use crate::segment::{LOG_DIR, SEGMENT_HEADER_BYTES, SegmentId, check_header, is_foreign};
 use crate::sizes::SegmentSizes;
 
-/// A log that has no anchor.
+/// A log whose anchor is lost.
 #[derive(Debug, Clone)]
 pub struct Survivor {
-    /// Its lives from the known epoch on.
+    /// The lives of the log from the known epoch on.
     pub history: History,
-    /// The durable epoch that it ends with.
+    /// The last durable epoch of the log.
     pub durable: Vouched,
 }
 
@@ -64,17 +65,17 @@ struct Survey<'a> {
     sizes: SegmentSizes,
     scheme: Scheme,
     from: &'a EpochEnds,
-    /// The segments by stream, then in the order of their names.
+    /// The segments of each stream, in the order of their names.
     streams: Vec<Vec<Segment>>,
 }
 
-/// Determines how the log of database `uuid` on these disks continues behind the epoch `from`. `disks[s]` holds stream
-/// s.
+/// Determines how the log of database `uuid` on these disks continues after the epoch `from`. `disks[s]` is the disk of
+/// stream s.
 ///
 /// # Errors
 /// [`Error::Foreign`] for a log of another database. [`Error::Corrupt`] for a stream without a log, and for a log that
-/// does not reach back to `from` or contradicts itself. Also for blocks that prove that durable ones are missing. The
-/// disks' errors.
+/// does not reach back to `from` or contradicts itself. [`Error::Corrupt`] also for a block that proves that durable
+/// blocks are missing. The disks' errors.
 pub fn survive(
     disks: &[Arc<dyn Disk>],
     uuid: Uuid,
@@ -131,7 +132,7 @@ fn segments(disk: &dyn Disk, stream: StreamId, uuid: &Uuid) -> Result<Vec<Segmen
         let file = disk.open(&id.path(), Access::Buffered)?;
         let mut header = vec![0; SECTOR_BYTES];
         let got = file.read_at(0, &mut header)?;
-        // Another fault of the header is no loss: each block names its owner.
+        // Any other fault of the header loses nothing, because each block names its owner.
         if let Err(fault) = check_header(id, uuid, &header[..got])
             && is_foreign(&fault)
         {
@@ -149,11 +150,11 @@ fn segments(disk: &dyn Disk, stream: StreamId, uuid: &Uuid) -> Result<Vec<Segmen
     }
 }
 
-/// A life, and its start in each stream.
+/// A life, and the position at which it starts in each stream.
 struct Life {
     incarnation: Incarnation,
     start: Vec<Pos>,
-    /// The durable epoch that the life before it ended with, as far as it is known.
+    /// The last durable epoch of the life before it; 0 if it is unknown.
     before: Epoch,
 }
 
@@ -204,7 +205,7 @@ impl Survey<'_> {
             history.incarnation = record.incarnation;
         }
         let mut durable = self.decide(&history)?;
-        // These lives have kept nothing, unless their blocks prove otherwise.
+        // These lives have no whole restart frame, so they have kept nothing unless their blocks prove otherwise.
         for incarnation in lives.range((
             std::ops::Bound::Excluded(history.incarnation),
             std::ops::Bound::Included(newest),
@@ -218,7 +219,7 @@ impl Survey<'_> {
         Ok(Survivor { history, durable })
     }
 
-    /// Returns the restart frames, by the lives that they began.
+    /// Returns the whole restart frames, by the life that each began.
     fn restart_records(
         &self,
         lives: &BTreeSet<Incarnation>,
@@ -252,8 +253,8 @@ impl Survey<'_> {
         Ok(records)
     }
 
-    /// Returns whether a life starts at or before the archive's end in all streams (true) or behind it (false). Fails
-    /// if neither holds.
+    /// Returns true if a life starts at or before the archive's end in all streams, and false if it starts at or after
+    /// it in all streams. Fails in all other cases.
     fn is_at_or_before(&self, record: &RestartRecord) -> Result<bool> {
         let ends = &self.from.ends;
         let pairs = || record.cut.iter().zip(ends);
@@ -275,8 +276,8 @@ impl Survey<'_> {
         ))
     }
 
-    /// Returns the life in which the archive ends, if the log has blocks of it behind the archive's end but not its
-    /// beginning.
+    /// Returns the life during which the archive ends, if the log has blocks of that life behind the archive's end but
+    /// not the life's beginning.
     fn life_at_end(
         &self,
         lives: &BTreeSet<Incarnation>,
@@ -310,8 +311,8 @@ impl Survey<'_> {
         Ok(None)
     }
 
-    /// Returns whether a life has a block of a later epoch that begins at the archive's end in a stream. Blocks that an
-    /// older life wrote beyond its cut have earlier epochs.
+    /// Returns whether in some stream a block of a life begins at the archive's end and has a later epoch. Blocks that
+    /// an older life wrote beyond its cut have earlier epochs.
     fn goes_on(&self, incarnation: Incarnation) -> Result<bool> {
         for (stream, end) in self.streams.iter().zip(&self.from.ends) {
             for segment in stream.iter().filter(|s| s.id.incarnation == incarnation) {
@@ -334,8 +335,8 @@ impl Survey<'_> {
         Error::corrupt(segment.id.path(), segment.bytes, expected, found, hint)
     }
 
-    /// Decides the end of a log without a block that follows the archive: either the archive has all of it, or it
-    /// begins later.
+    /// Decides the end of a log that has no block directly behind the archive's end. Either the archive has the whole
+    /// log, or the log begins later and is refused.
     fn nothing_behind(&self, next: Option<&RestartRecord>) -> Result<Survivor> {
         let end = Vouched {
             epoch: self.from.epoch,
@@ -350,7 +351,7 @@ impl Survey<'_> {
                 }
             }
         }
-        // This life starts behind the archive's end in a stream whose segments are gone.
+        // The next life starts behind the archive's end in a stream whose segments are gone.
         if let Some(next) = next.filter(|_| !armed(Flaw::LaterLivesIgnored)) {
             let starts = (0u8..).map(StreamId).zip(&self.from.ends).zip(&next.cut);
             let mut behind = starts.filter(|((_, end), cut)| cut > end);
@@ -370,7 +371,7 @@ impl Survey<'_> {
         })
     }
 
-    /// Fails if a stream's segments do not reach back to the archive's end.
+    /// Fails if the segments of a stream do not reach back to the archive's end.
     fn check_reach(&self, life: &Life) -> Result<()> {
         for (stream, end) in self.streams.iter().zip(&self.from.ends) {
             let later = |segment: &&Segment| segment.id.incarnation >= life.incarnation;
@@ -408,7 +409,7 @@ impl Survey<'_> {
         let streams = u8::try_from(self.streams.len()).unwrap_or(u8::MAX);
         let mut history = History::begin(self.uuid, 0, self.scheme, streams, self.sizes);
         history.incarnation = life.incarnation;
-        // This is a life that wrote nothing, so that the next one starts here. Real ones are numbered from 1.
+        // This life has no blocks; it makes the next life start here. Real lives are numbered from 1.
         history.chain.push(ChainLink {
             incarnation: Incarnation(0),
             durable: life.before,
@@ -430,7 +431,7 @@ impl Survey<'_> {
         }
     }
 
-    /// Decides the end of the log of the newest life, as a restart does.
+    /// Decides the end of the newest life in `history`, as a restart does.
     fn decide(&self, history: &History) -> Result<Vouched> {
         let mut known = history.clone();
         let start = known.open_start();
@@ -464,8 +465,8 @@ impl Survey<'_> {
         })
     }
 
-    /// Checks the start of a life without a whole restart frame: it is the cut of its predecessor. The restart that
-    /// began it has decided that with the anchor at hand.
+    /// Checks that a life without a whole restart frame starts where its predecessor is cut. The restart that began the
+    /// life had the anchor and decided that cut.
     fn check_start(&self, incarnation: Incarnation, durable: &Vouched) -> Result<()> {
         for (stream, end) in self.streams.iter().zip(&durable.ends) {
             let mut own = stream.iter().filter(|s| s.id.incarnation == incarnation);

@@ -1,5 +1,5 @@
-//! The locks and counters of the log, which the interleaving tests replace with theirs. With the `shuttle` feature
-//! every lock and atomic is a point where another thread may run.
+//! The locks and atomics of the log. With the `shuttle` feature they are those of the interleaving tests: each use of
+//! them is a point where another thread may run.
 
 #[cfg(not(feature = "shuttle"))]
 pub(crate) use parking_lot::Mutex;
@@ -15,7 +15,7 @@ pub(crate) use under_shuttle::Mutex;
 mod under_shuttle {
     use shuttle::sync::{Mutex as Inner, MutexGuard, PoisonError};
 
-    /// A mutex with the interface of the production mutex: no poisoning.
+    /// A mutex with the interface of the production mutex, which is never poisoned.
     pub(crate) struct Mutex<T>(Inner<T>);
 
     impl<T> Mutex<T> {

@@ -1,13 +1,14 @@
-//! The tail of a stream: its sealed blocks, which the sealing machine adds and the flusher takes.
+//! The tail of a stream: sealed blocks that wait to be written. Sealing adds them and the flusher takes them.
 //!
-//! Without a mirror the tail is bounded by the bytes that may be in flight. With one, sealing runs ahead of the copy to
-//! disk, as far as [`TailOptions`](crate::TailOptions) allows, and only the copy keeps that bound.
+//! Without a mirror the tail may have at most the bytes that may be in flight. With a mirror sealing may be ahead of
+//! the disk by the limit of [`TailOptions`](crate::TailOptions). Only the writes to disk are then bounded by the bytes
+//! that may be in flight.
 //!
 //! # Invariants
 //! * Blocks enter and leave the tail in the order of their positions and without a gap.
-//! * A block leaves the tail to be written only if its end is near the stream's durable end: at most the bytes that may
-//!   be in flight lie between. So a restart finds the end of the log, in whatever order the writes complete.
-//! * From the stream's durable end to the end of the tail there are at most `bytes_max` bytes.
+//! * The flusher takes a block only if the block ends within [`IN_FLIGHT_BYTES_MAX`] bytes of the stream's durable
+//!   end. So a restart finds the end of the log, in whatever order the writes complete.
+//! * There are at most `bytes_max` bytes between the stream's durable end and the end of the tail.
 
 use std::collections::VecDeque;
 
@@ -21,12 +22,12 @@ pub(crate) struct SealedBlock {
     buf: AlignedBuf,
     len: usize,
     pub pos: Pos,
-    /// The durable epoch that its header names.
+    /// The durable epoch in the block's header.
     pub names: Epoch,
 }
 
 impl SealedBlock {
-    /// Returns a block at `pos`: the first `len` bytes of `buf`.
+    /// Returns the block at `pos` that consists of the first `len` bytes of `buf`.
     pub fn new(buf: AlignedBuf, len: usize, pos: Pos, names: Epoch) -> SealedBlock {
         SealedBlock {
             buf,
@@ -44,7 +45,7 @@ impl SealedBlock {
         Pos(self.pos.0 + to_u64(self.len))
     }
 
-    /// Returns the block as a part of a write.
+    /// Returns the block as a part of a durable write.
     pub fn into_part(self) -> Part {
         Part {
             buf: self.buf,
@@ -53,7 +54,7 @@ impl SealedBlock {
     }
 }
 
-/// The sealed blocks of a stream that are not written yet, in order.
+/// The sealed blocks of a stream that have not been written, in order.
 pub(crate) struct Tail {
     blocks: VecDeque<SealedBlock>,
     bytes_max: u64,
@@ -74,7 +75,7 @@ impl Tail {
         }
     }
 
-    /// Returns the block that is written next, if it may be in flight already.
+    /// Returns the next block to write; `None` if its end is too far from the durable end to be in flight.
     pub fn next_to_write(&self) -> Option<&SealedBlock> {
         let first = self.blocks.front()?;
         debug_assert!(
@@ -120,16 +121,16 @@ impl Tail {
     }
 }
 
-/// A sealed block as passed to the device that copies the log elsewhere.
+/// A sealed block, as it is passed to the device that copies the log to other machines.
 #[derive(Debug, Clone, Copy)]
 pub struct Sealed<'a> {
     /// The stream.
     pub stream: StreamId,
-    /// The block's position in it.
+    /// The block's position in the stream.
     pub pos: Pos,
     /// The block's commit epoch.
     pub epoch: Epoch,
-    /// Header, body and padding: the bytes that the segment will hold at this position.
+    /// The block's header, body and padding, exactly as the segment will have them at this position.
     pub bytes: &'a [u8],
 }
 

@@ -1,23 +1,23 @@
-//! The reasons why streams cannot be written or extended.
+//! The troubles because of which streams cannot be written or extended.
 
 use perdura_base::StreamId;
 
 use crate::sync::{AtomicU64, Ordering};
 
-/// The reason why a stream's log cannot be written or extended.
+/// A reason why a stream cannot be written or extended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Trouble {
-    /// Preparing a file found the disk full.
+    /// A file could not be prepared because the disk is full.
     Full,
-    /// Preparing a file failed in another way.
+    /// A file could not be prepared for another reason.
     Unmade,
-    /// A prepared file could not be given its name.
+    /// A prepared file could not get its name.
     Unplaced,
-    /// The disk refused to write a block or a header for want of space. Accepted frames wait.
+    /// The disk refused to write a block or a header for want of space. Accepted frames wait for it.
     Refused,
 }
 
-/// The troubles of all streams, a bit for each kind and stream: every write reads it.
+/// The troubles of all streams in one word, with a bit for each kind and stream. Every write reads it.
 pub(crate) struct Troubles(AtomicU64);
 
 impl Troubles {
@@ -26,7 +26,7 @@ impl Troubles {
     }
 
     fn mask(kind: Trouble) -> u64 {
-        // At most 16 streams.
+        // A mask has 16 bits, because there are at most 16 streams.
         0xffff
             << match kind {
                 Trouble::Full => 0,

@@ -1,8 +1,8 @@
-//! Reading a scanned stream in units: runs of blocks that begin with the start of a frame.
+//! Reading a scanned stream in units. A unit is a run of blocks whose first block begins with the start of a frame.
 //!
-//! Reading and opening are separate, so that a restart can do them on different threads. [`StreamScan::read_raw`] waits
-//! for the disk, and [`RawUnit::open`] checks the checksums and joins the bodies. An opened unit holds the origin of
-//! each of its frames, so its player needs no scan.
+//! Reading and opening a unit are separate, so that a restart can do them on different threads.
+//! [`StreamScan::read_raw`] waits for the disk. [`RawUnit::open`] checks the checksums and joins the bodies. An opened
+//! unit has the origin of each of its frames, so a player of it needs no scan.
 
 use perdura_base::num::{to_u64, to_usize};
 use perdura_base::{Epoch, Error, Incarnation, Pos, Result, StreamId};
@@ -13,49 +13,49 @@ use crate::reads::UnitReads;
 use crate::scan::{BlockRef, StreamScan};
 use crate::segment::{SEGMENT_HEADER_BYTES, SegmentId};
 
-/// The origin of a frame: a part of a log, and the block there that the frame begins in.
+/// The origin of a frame: the stream, the life, and the block in which the frame begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Origin {
     /// The stream.
     pub stream: StreamId,
-    /// The life of the database that wrote it.
+    /// The life of the database in which the frame was written.
     pub life: Incarnation,
-    /// Position of the block that it begins in.
+    /// The position of the block in which the frame begins.
     pub pos: Pos,
     /// The epoch of that block.
     pub epoch: Epoch,
 }
 
-/// The bytes of some blocks as the disk returned them, unchecked.
+/// The blocks of a unit as the disk returned them, unchecked.
 pub struct RawUnit {
     stream: StreamId,
     blocks: Vec<BlockRef>,
-    /// The segment of each block, for the text of an error.
+    /// The segment of each block, for the texts of errors.
     segments: Vec<SegmentId>,
     raw: Vec<u8>,
 }
 
-/// The frames of some blocks, independent of the scan that found them.
+/// The frames of a unit, independent of the scan that found its blocks.
 pub struct Unit {
-    /// The origins of the frames of each block.
+    /// For each block, the origin of the frames that begin in it.
     origins: Vec<Origin>,
-    /// The joined bodies.
+    /// The bodies of all blocks, joined.
     joined: Vec<u8>,
-    /// The offset of each block's body in them.
+    /// The offset of each block's body in `joined`.
     starts: Vec<usize>,
-    /// The number of bytes before the first frame: the rest of a frame that an older block began.
+    /// The number of bytes before the first frame. They are the rest of a frame that began in an older block.
     skip: usize,
 }
 
 impl StreamScan {
-    /// Returns the reads of its units so far.
+    /// Returns the number of unit reads so far, and their bytes.
     #[must_use]
     pub fn unit_reads(&self) -> UnitReads {
         self.unit_reads.so_far()
     }
 
-    /// Returns ranges of blocks that begin with the start of a frame, end before another such block and belong to one
-    /// incarnation. These are the units that can be read independently. `bytes` is about the size of each.
+    /// Returns the units of the scan as ranges of blocks. Each begins with the start of a frame, ends before another
+    /// such block, and belongs to one incarnation. Each can be read independently and has about `bytes` bytes.
     #[must_use]
     pub fn units(&self, bytes: u64) -> Vec<std::ops::Range<usize>> {
         let mut units = Vec::new();
@@ -76,7 +76,7 @@ impl StreamScan {
         units
     }
 
-    /// Returns the kinds of frames that a run of blocks holds.
+    /// Returns the kinds of frames in a run of blocks.
     #[must_use]
     pub fn holds(&self, blocks: &std::ops::Range<usize>) -> Holds {
         let mut holds = Holds::default();
@@ -99,7 +99,7 @@ impl StreamScan {
         }
     }
 
-    /// Reads the blocks of one unit. Blocks that lie side by side are read in one go.
+    /// Reads the blocks of one unit. Contiguous blocks are read together.
     ///
     /// # Errors
     /// Fails with an I/O error, or with [`Error::Corrupt`] if a segment is shorter than when it was scanned.
@@ -145,10 +145,11 @@ impl StreamScan {
         damaged_block(block, self.segments[block.segment].id)
     }
 
-    /// Reads the frames of one unit, each with its origin. Returns the bytes of frames.
+    /// Reads the frames of one unit, and passes each with its origin to `each`. Returns the bytes of the frames.
     ///
     /// # Errors
-    /// Fails with the errors of `each`, or with [`Error::Corrupt`] if the bytes changed since the scan or do not parse.
+    /// Fails with an error that `each` returns, or with [`Error::Corrupt`] if the bytes have changed since the scan or
+    /// are not frames.
     pub fn read_unit(
         &self,
         unit: std::ops::Range<usize>,
@@ -162,13 +163,13 @@ impl StreamScan {
 }
 
 impl RawUnit {
-    /// Returns the number of bytes read.
+    /// Returns the number of bytes that were read.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         to_u64(self.raw.len())
     }
 
-    /// Returns the life of the database that wrote it.
+    /// Returns the life of the database in which the unit was written.
     #[must_use]
     pub fn life(&self) -> Incarnation {
         self.blocks
@@ -176,10 +177,10 @@ impl RawUnit {
             .map_or(Incarnation(0), |block| block.incarnation)
     }
 
-    /// Checks the blocks and joins their bodies.
+    /// Checks the blocks, and joins their bodies.
     ///
     /// # Errors
-    /// Fails with [`Error::Corrupt`] if a block's checksum does not hold.
+    /// Fails with [`Error::Corrupt`] if a block's checksum is wrong.
     pub fn open(self) -> Result<Unit> {
         let RawUnit {
             stream,
@@ -234,13 +235,13 @@ fn damaged_block(block: &BlockRef, segment: SegmentId) -> Error {
 }
 
 impl Unit {
-    /// Returns the bytes of frames.
+    /// Returns the bytes of the unit's frames.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         to_u64(self.joined.len())
     }
 
-    /// Returns the bytes that contain all payloads.
+    /// Returns the bytes in which all payloads lie.
     #[must_use]
     pub fn joined(&self) -> &[u8] {
         &self.joined
@@ -249,7 +250,7 @@ impl Unit {
     /// Passes each frame to `each`, with its origin.
     ///
     /// # Errors
-    /// Fails with the errors of `each`, or with [`Error::Corrupt`] if the frames do not parse.
+    /// Fails with an error that `each` returns, or with [`Error::Corrupt`] if the bytes are not frames.
     pub fn for_each<'a>(
         &'a self,
         direction: Direction,
@@ -257,7 +258,7 @@ impl Unit {
     ) -> Result<()> {
         let base = self.joined.as_ptr().addr();
         let whole = for_each_frame(&self.joined[self.skip..], direction, |frame: Frame<'a>| {
-            // A frame's payload may begin in the block after the one that holds its head.
+            // The frame's head may be at the end of one block and its payload begin in the next one.
             let at = frame.payload.as_ptr().addr() - base;
             let index = self.starts.partition_point(|start| *start <= at).max(1) - 1;
             each(frame, &self.origins[index])

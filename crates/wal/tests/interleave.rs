@@ -1,5 +1,5 @@
-//! Appends, closings, flushes, truncations and a cursor's reads, by several threads, under every schedule that a seeded search
-//! finds. Run with `--features shuttle,flaws`.
+//! Threads that append, close epochs, flush, truncate and read with a cursor, under all schedules that a seeded search
+//! tries. Run with `--features shuttle,flaws`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -56,11 +56,12 @@ fn open_with(disk: &Arc<dyn Disk>, mirror: Option<TailOptions>) -> Arc<Wal> {
     Arc::new(Wal::open(&disks, clock, options, start, |_| true).unwrap())
 }
 
-/// The record of a writer: its payload and the epoch that it received, in an order that its latch gives.
+/// The appends of the writers: each payload and the epoch that it received, in the order in which the writers held the
+/// latch.
 type Told = Arc<Mutex<Vec<(u8, Epoch)>>>;
 
-/// Writers share one latch, so each depends on the one before: epochs must never go back along that order. A crash at
-/// any moment keeps a prefix of it: whole epochs, nothing after a gap.
+/// Writers share one latch, so each append depends on the one before it, and epochs must never decrease in this order.
+/// A crash at any moment must keep a prefix of this order that consists of whole epochs.
 fn history() {
     let disk: Arc<dyn Disk> = Arc::new(MemDisk::new());
     disk.make_dir(LOG_DIR).unwrap();
@@ -93,12 +94,12 @@ fn history() {
             }
         }));
     }
-    // The power is cut now and then: the disk's contents are scanned while the other threads run.
+    // This is a crash during the run: the disk's contents are scanned while the other threads continue.
     let durable_before = wal.durable(Rung::Disk);
     let scans: Vec<_> = (0..STREAMS)
         .map(|stream| scan(disk.as_ref(), stream))
         .collect();
-    // The streams are read one after the other, so a later one may be ahead, but never behind.
+    // The streams are scanned one after the other, so a later one may be farther, but none may be behind D.
     if let Ok(cut) = decide_cut(&anchor(), &scans, None, false) {
         assert!(
             cut.durable >= durable_before,
@@ -157,8 +158,8 @@ fn check(disk: &dyn Disk, wal: &Wal, told: &[(u8, Epoch)]) {
     );
 }
 
-/// Runs a writer, a flusher, and a reader at whose position a checkpointer truncates. The cursor returns the appended
-/// groups, each once and in its order, at every moment.
+/// Runs a writer, a flusher, a reader, and a checkpointer that truncates at the reader's position. At every moment the
+/// cursor must have returned the appended groups in order, each once.
 fn read_while_appending() {
     let disk: Arc<dyn Disk> = Arc::new(MemDisk::new());
     disk.make_dir(LOG_DIR).unwrap();
@@ -215,12 +216,12 @@ fn read_while_appending() {
 }
 
 const GROUPS: u8 = 9;
-/// The length of a group: nine of them fill the first segment and begin the second.
+/// The length of a group. Nine groups fill the first segment and begin the second.
 const GROUP_BYTES: usize = 16_000;
 
 struct Reader {
     cursor: LogCursor,
-    /// The bodies since the last whole frame.
+    /// The bodies that were read since the last whole frame.
     bytes: Vec<u8>,
     groups: Vec<u8>,
 }
@@ -243,9 +244,9 @@ impl Reader {
     }
 }
 
-/// Runs three threads on one log. A loop begins writes, collects what has completed and never waits. The flusher does
-/// what the loop leaves, and the housekeeper places segments. Writes complete out of order. Then the power is cut:
-/// everything up to D is there.
+/// Runs three threads on one log. The first is a loop that begins writes, collects completed ones and never waits. The
+/// flusher does the work that the loop leaves, and the housekeeper places segments. Writes complete out of order. Then
+/// the power is cut, and the disk must have everything up to D.
 fn loop_and_flusher() {
     let machine = SimDisk::new(shuttle::rand::thread_rng().gen_range(1..1000));
     let life: Arc<dyn Disk> = machine.life();
@@ -292,8 +293,8 @@ fn loop_and_flusher() {
     check(machine.life().as_ref(), &wal, &told.lock().unwrap());
 }
 
-/// Takes the steps of one stream in two threads while the first sync fails. The second thread's sync would succeed, and
-/// prove nothing.
+/// Two threads take the steps of one stream while the first sync fails. The second thread's sync would succeed but
+/// would prove nothing.
 fn sync_that_fails() {
     let disk = SimDisk::new(1);
     let life: Arc<dyn Disk> = disk.life();
@@ -325,8 +326,8 @@ fn sync_that_fails() {
     assert_eq!(wal.synced(StreamId(0)), synced);
 }
 
-/// Writers number operations, and epochs are closed and flushed beside them. A thread that reads EOSL, and D after it,
-/// finds each operation up to EOSL in an epoch up to D.
+/// Writers number operations while other threads close and flush epochs. If a thread reads EOSL and then D, each
+/// operation up to EOSL must be in an epoch up to D.
 fn numbers() {
     let disk: Arc<dyn Disk> = Arc::new(MemDisk::new());
     disk.make_dir(LOG_DIR).unwrap();
@@ -375,7 +376,7 @@ fn numbers() {
     told.sort_unstable();
     let dense = (1..).zip(&told).all(|(number, (gsn, _))| gsn.0 == number);
     assert!(dense, "each number once: {told:?}");
-    // A restart continues above all of them.
+    // A restart must continue with higher numbers.
     wal.close_epoch();
     for stream in (0..STREAMS).map(StreamId) {
         while wal.flush_step(stream).unwrap() != FlushProgress::Idle {}
@@ -388,8 +389,8 @@ fn numbers() {
     assert_eq!(cut.gsn_max, wal.last_gsn());
 }
 
-/// Seals and raises the mirror in one thread, and copies to disk in another. At the same time the view changes from
-/// nodes to the disk. No rung goes back, and in the end the mirror is behind neither its nodes nor the disk.
+/// One thread seals and raises the mirror, another one copies to disk. Meanwhile D of the mirror switches from the
+/// nodes to the disk. No rung may go back. At the end the mirror must be behind neither its nodes nor the disk.
 fn two_rungs() {
     let disk: Arc<dyn Disk> = Arc::new(MemDisk::new());
     disk.make_dir(LOG_DIR).unwrap();

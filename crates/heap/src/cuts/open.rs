@@ -27,7 +27,8 @@ pub(crate) struct CutState {
     pub(super) rows: AtomicBool,
     /// True if a key-addressed table was ever attached.
     pub(crate) typed: AtomicBool,
-    /// The cut that was ended last for want of memory. Each partition that it is open in holds it.
+    /// The snapshot that was ended last to free memory. The reference is alive while a partition or the cut's owner
+    /// still holds the cut.
     ending: Mutex<Weak<AtomicBool>>,
 }
 
@@ -43,19 +44,19 @@ pub(super) struct Open {
 }
 
 impl Open {
-    /// Returns whether it is a checkpoint's and needs a page as of its instant.
+    /// Returns whether this is a checkpoint's cut that needs the page as of the cut.
     fn needs_shadow(&self, local: u32, pending: Option<u8>) -> bool {
         self.reader != Reader::Snapshot && self.needs(local, pending)
     }
 
-    /// Returns whether it needs a version of a page.
+    /// Returns whether the cut needs a version of a page.
     fn needs_version(&self, local: u32, kept: &Kept) -> bool {
         let is_shadowed = self.reader != Reader::Snapshot && kept.shadow.is_some();
         self.needs(local, kept.pending) && !is_shadowed
     }
 
-    /// Returns whether it needs the bytes that a commit overwrites in a page. `pending` notes the page's first change
-    /// since a checkpoint's cut.
+    /// Returns whether the cut needs the bytes that a commit overwrites in a page. `pending` is that of the page's
+    /// [`Kept`].
     fn needs(&self, local: u32, pending: Option<u8>) -> bool {
         self.extent.holds(local)
             && match self.reader {
@@ -75,24 +76,24 @@ pub(crate) struct Cuts {
     pub(super) open: Vec<Open>,
     /// The data kept, by local page.
     kept: Vec<Option<Box<Kept>>>,
-    /// A page as of the checkpoint's cut.
+    /// The last page that `visit` rebuilt as of the checkpoint's cut.
     image: Vec<u8>,
     /// The bytes on the memory account.
     pub(super) bytes: usize,
-    /// The ranges that aborts have left behind since the checkpoint's cut, by a seeded bug.
+    /// The ranges that a seeded bug did not restore in aborts since the checkpoint's cut.
     #[cfg(feature = "flaws")]
     left: Vec<(u32, std::ops::Range<usize>)>,
 }
 
 /// The state of a page at a checkpoint's cut.
 pub(crate) enum AtCut {
-    /// Not in use at the cut.
+    /// The page was not in use at the cut.
     Born,
-    /// Unchanged since the cut, or visited.
+    /// The page has not changed since the cut, or has been visited.
     AsItIs,
-    /// Changed since; the slot's image holds it as it was.
+    /// The page has changed since the cut, and the slot's image holds it as of the cut.
     Held,
-    /// Changed since: `image` has the bytes as they were.
+    /// The page has changed since the cut; `image` has it as of the cut.
     Changed,
 }
 
@@ -110,7 +111,7 @@ impl Cuts {
         }
     }
 
-    /// Notes that a table is attached.
+    /// Notes that a table is attached, and whether it is key-addressed.
     pub(crate) fn note_typed(&self, typed: bool) {
         if typed {
             self.shared.typed.store(true, Ordering::SeqCst);
@@ -210,8 +211,8 @@ impl Cuts {
         self.memory.change(MemoryUse::Kept, bytes(was), bytes(is));
     }
 
-    /// Returns whether a commit that changes a page has something to note or to keep. It has if the page has not been
-    /// visited since the checkpoint's cut, or if a snapshot needs it.
+    /// Returns whether a commit that changes a page must note or keep something. That is so if the page has been
+    /// neither changed nor visited since the checkpoint's cut, or if an open cut needs the bytes.
     pub(super) fn is_due(&self, local: u32, page: &[u8]) -> bool {
         let is_first = |(_, k): (&Open, CkptEpoch)| layout::epoch(page) < k;
         if self.checkpoint().is_some_and(is_first) {
@@ -222,7 +223,7 @@ impl Cuts {
     }
 
     /// Keeps the bytes that a commit has overwritten in a page, if a cut needs them. Returns the epoch that the page
-    /// gets before its records are encoded.
+    /// must get before the commit's records are encoded; `None` if its epoch stays.
     pub(super) fn keep(
         &mut self,
         page: &[u8],
@@ -282,7 +283,7 @@ impl Cuts {
         epoch
     }
 
-    /// Ends the oldest snapshot if too much is kept, one at a time.
+    /// Ends the oldest snapshot if too much is kept. Waits with the next one until the last has been closed everywhere.
     pub(super) fn make_room(&mut self) {
         if !self.memory.is_kept_over_bound() {
             return;
@@ -290,7 +291,7 @@ impl Cuts {
         let oldest = self.open.iter().find(|cut| cut.reader == Reader::Snapshot);
         let Some(oldest) = oldest else { return };
         let mut ending = self.shared.ending.lock();
-        // The owner of the cut holds it too.
+        // The owner of the cut holds one reference.
         if ending.strong_count() <= 1 {
             oldest.ended.store(true, Ordering::SeqCst);
             *ending = Arc::downgrade(&oldest.ended);
@@ -341,7 +342,7 @@ impl Cuts {
         if is_held { AtCut::Held } else { AtCut::Changed }
     }
 
-    /// Leaves the bits of the slots that an abort had changed, as a seeded bug: no later commit copies them.
+    /// Seeded bug: leaves the bits of the slots that an abort had changed, so that no later commit copies them.
     #[cfg(feature = "flaws")]
     pub(crate) fn leave_bits(&mut self, saves: &[Save]) {
         if !self.checkpoint().is_some_and(|(cut, _)| cut.by_rows) {
@@ -351,7 +352,7 @@ impl Cuts {
         self.left.extend(left);
     }
 
-    /// Returns pages that were changed since the checkpoint's cut and not visited yet, at most `max`.
+    /// Returns at most `max` pages that have changed since the checkpoint's cut and have not been visited.
     pub(super) fn pending(&self, max: usize) -> Vec<u32> {
         let pages = (0u32..).zip(&self.kept);
         let is_pending =
@@ -360,18 +361,18 @@ impl Cuts {
         pending.map(|(local, _)| local).take(max).collect()
     }
 
-    /// Returns the page that was visited last and has changed since the cut.
+    /// Returns the page that the last visit rebuilt as of the checkpoint's cut.
     pub(crate) fn image(&self) -> &[u8] {
         &self.image
     }
 
-    /// Returns the pages that were used at a cut; `None` if it is closed here.
+    /// Returns the pages that were in use at a cut; `None` if the cut is not open in this partition.
     pub(crate) fn extent_at(&self, number: u64) -> Option<Extent> {
         let cut = self.open.iter().find(|cut| cut.number == number)?;
         (!cut.ended.load(Ordering::SeqCst)).then_some(cut.extent)
     }
 
-    /// Puts a page as of an open cut into `out`, if it has changed since. Returns whether it has.
+    /// Writes a page as of an open cut to `out`, if the page has changed since the cut. Returns whether it has changed.
     pub(crate) fn page_at(&self, number: u64, local: u32, page: &[u8], out: &mut Vec<u8>) -> bool {
         let kept = self.of_page(local);
         let Some(kept) = kept.filter(|kept| kept.reaches(number)) else {
@@ -388,7 +389,7 @@ fn index_bytes(kept: &Vec<Option<Box<Kept>>>) -> usize {
     kept.capacity() * size_of::<Option<Box<Kept>>>()
 }
 
-/// Drops the data of a page that no cut needs.
+/// Drops the data of a page that no open cut needs.
 fn prune(open: &[Open], local: u32, kept: &mut Kept) {
     let cuts: SmallVec<[u64; 4]> = open
         .iter()

@@ -1,4 +1,4 @@
-//! The growth of arrays, their cutting in two, and their joining.
+//! Growing arrays, cutting an array in two, and joining two arrays.
 
 use perdura_base::num::to_u64;
 
@@ -8,24 +8,25 @@ use crate::hash_index::range::{Extent, PLACES_MIN, Range, roomy};
 use crate::hash_index::refill::{Moving, Refill, fill};
 use crate::hash_index::{HashIndex, Many, RANGE_PLACES, Ranges};
 
-/// The most top bits of a hash that distinguish ranges: 1.3 billion entries before one grows in longer steps.
+/// The most top bits of a hash that choose a range. They suffice for 1.3 billion entries; beyond that an array grows in
+/// longer steps.
 const DEPTH_MAX: u8 = 16;
-/// The number of entries for which the directory may have one slot. An index that is made at once has one for 16,384.
+/// The least number of entries per slot of the directory. An index that is built at once has 16,384 entries per slot.
 const SLOT_ENTRIES: usize = 64;
-/// The number of entries of a range in an index that is made at once.
+/// The number of entries per range in an index that is built at once.
 const FILL: usize = RANGE_PLACES / 2;
-/// The number of entries up to which two ranges are joined.
+/// The most entries that two ranges may have together to be joined.
 const JOINED: usize = RANGE_PLACES / 8;
 
-/// A planned array for the hashes of an extent, with the number of its entries.
+/// An array that is planned for the hashes of an extent, with the number of entries that it will have.
 struct Planned {
     extent: Extent,
     entries: usize,
 }
 
 impl HashIndex {
-    /// Returns an index of entries that come in the order of an index with the same salt. Each then takes about one
-    /// step.
+    /// Returns an index of entries that arrive in the order of an index with the same salt. In that order each entry
+    /// takes about one step.
     pub(crate) fn of_ordered(
         salt: u64,
         entries: impl ExactSizeIterator<Item = Entry> + Clone,
@@ -36,12 +37,12 @@ impl HashIndex {
         index
     }
 
-    /// Makes room for `more` entries, if they are many for the index.
+    /// Makes room for `more` entries, if they are many compared with the index.
     pub(crate) fn reserve(&mut self, more: usize) {
         let needed = self.len() + more;
         if self.len() == 0 && roomy(needed) > RANGE_PLACES {
             let depth = depth_for(needed, FILL);
-            // Chance gives some ranges more than others.
+            // By chance some ranges get more entries than others.
             let entries = (needed >> depth) + (needed >> (depth + 4));
             let plan = extents(depth).map(|extent| Planned { extent, entries });
             let refills = arrays(&plan.collect::<Vec<_>>(), false);
@@ -54,8 +55,8 @@ impl HashIndex {
         }
     }
 
-    /// Frees the memory of removed entries, after one was removed. It does so when less than a fifth of its array is
-    /// used, unless that would crowd the remaining ones. In that case it tries again when half of them are gone.
+    /// Frees memory after `removed` was removed. Shrinks its array if less than a fifth of the array is used, unless a
+    /// smaller array would be crowded. In that case it tries again when half of the remaining entries are gone.
     pub(crate) fn shrink(&mut self, removed: Entry) {
         let (number, _) = self.range(removed.spread(self.salt));
         if self.len() == 0 && self.ranges().len() > 1 {
@@ -83,17 +84,17 @@ impl HashIndex {
         }
     }
 
-    /// Makes room for one entry more in a range that is full.
+    /// Makes room for one more entry in a range that is full.
     #[cold]
     pub(super) fn make_room(&mut self, spread: u64, mut number: usize) {
-        // A range that is cut may have all its entries in one half.
+        // After a cut, all entries may be in one of the two halves.
         while !self.ranges()[number].has_room(1) {
             self.grow(number);
             (number, _) = self.range(spread);
         }
     }
 
-    /// Gives a range half as many places more, or cuts it in two.
+    /// Makes a range larger by half, or cuts it in two.
     pub(super) fn grow(&mut self, number: usize) {
         let range = &self.ranges()[number];
         let (extent, had_room) = (range.extent, range.has_room(1));
@@ -110,8 +111,8 @@ impl HashIndex {
         }
     }
 
-    /// Returns whether a range may be cut: the directory stays small beside the entries, in whatever way they are
-    /// distributed. No range can distinguish entries of one hash.
+    /// Returns whether a range may be cut. The directory must stay small compared with the entries, however they are
+    /// distributed. Cutting never separates entries of one hash.
     fn may_cut(&self, extent: Extent) -> bool {
         extent.depth < DEPTH_MAX && 2 << extent.depth <= self.len() / SLOT_ENTRIES
     }
@@ -125,7 +126,7 @@ impl HashIndex {
         farthest
     }
 
-    /// Returns the entries of a range in new arrays.
+    /// Returns new arrays with the given extents and sizes, filled with the entries of a range.
     fn refilled(&self, number: usize, arrays: &[(Extent, usize)]) -> Vec<Refill> {
         let range = &self.ranges()[number];
         let arrays = arrays.iter();
@@ -134,7 +135,7 @@ impl HashIndex {
         fill(empty.collect(), range.moving(self.salt))
     }
 
-    /// Cuts a range into two that together have `places` places.
+    /// Cuts a range in two. The two halves have `places` places together.
     fn cut(&mut self, number: usize, places: usize) {
         let range = &self.ranges()[number];
         let halves = range.extent.halves();
@@ -143,7 +144,7 @@ impl HashIndex {
             .filter(|(_, spread, _)| halves[1].has(*spread));
         let upper = upper.count();
         let counts = [range.len() - upper, upper];
-        // The two get seven and nine eighths of their shares.
+        // The lower half gets seven eighths of its share, the upper half nine eighths.
         let shares = [7, 9].into_iter().zip(counts);
         let room = shares.map(|(eighths, entries)| match entries {
             0 => 0,
@@ -154,8 +155,8 @@ impl HashIndex {
         self.replace(number, 1, refills);
     }
 
-    /// Joins a range with the other half of the range that both were cut from, if few entries are left in them. Returns
-    /// whether it did.
+    /// Joins a range with its sibling, the other half of the range that both were cut from, if they have few entries.
+    /// Returns whether the two were joined.
     fn join(&mut self, number: usize) -> bool {
         let range = &self.ranges()[number];
         let Some(whole) = range.extent.whole() else {
@@ -204,7 +205,7 @@ impl HashIndex {
         self.replace(0, self.ranges().len(), refills);
     }
 
-    /// Replaces all entries by these, in arrays that fit them.
+    /// Replaces the arrays by new ones of fitting size that have exactly these entries.
     fn fill_all(&mut self, count: usize, entries: impl Iterator<Item = Moving> + Clone) {
         let noted = self.ranges().iter().any(Range::has_accesses);
         let plan = plan(count, entries.clone().map(|(_, spread, _)| spread));
@@ -221,7 +222,7 @@ impl HashIndex {
     }
 }
 
-/// Returns the number of places of an array that grows.
+/// Returns the number of places that a range gets when it grows by half.
 fn by_half(range: &Range) -> usize {
     let places = range.place_count();
     (places + places / 2).max(PLACES_MIN)
@@ -243,7 +244,7 @@ fn extents(depth: u8) -> impl Iterator<Item = Extent> {
     })
 }
 
-/// Plans the ranges of an index of these hashes.
+/// Plans the ranges of an index that will have these spread hashes.
 fn plan(count: usize, spreads: impl Iterator<Item = u64>) -> Vec<Planned> {
     let (mut plan, whole) = (Vec::new(), Extent::ALL);
     if roomy(count) <= RANGE_PLACES {
@@ -273,8 +274,8 @@ fn plan_extent(extent: Extent, counts: &[usize], plan: &mut Vec<Planned>) {
     plan_extent(upper, halves.1, plan);
 }
 
-/// Returns empty arrays for the planned ones. If they are many, each has a different spare room: from nothing to seven
-/// sixteenths.
+/// Returns empty arrays for the plan. If there are several, they get different amounts of spare room: from none to
+/// seven sixteenths of their entries.
 fn arrays(plan: &[Planned], noted: bool) -> Vec<Refill> {
     let is_alone = plan.len() == 1;
     let array = |(nth, planned): (usize, &Planned)| {
@@ -289,7 +290,7 @@ fn arrays(plan: &[Planned], noted: bool) -> Vec<Refill> {
     plan.iter().enumerate().map(array).collect()
 }
 
-/// Returns the ranges with their directory, if there are several.
+/// Returns the ranges as one range, or as several with a directory.
 fn directed(mut ranges: Vec<Range>) -> Ranges {
     let depth = ranges
         .iter()

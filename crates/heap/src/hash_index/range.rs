@@ -10,26 +10,26 @@ use crate::entry::Entry;
 use crate::hash_index::refill::{Moving, Refill};
 use crate::hash_index::work;
 
-/// The value of an empty place. Entries are kept inverted, so that fresh zeroed memory is an empty table. The entry of
-/// all ones, which this excludes, would name slot 1023, which no page has.
+/// The value of an empty place. Entries are stored inverted, so that zeroed memory is an empty table. The entry of all
+/// ones cannot be stored, but it would name slot 1023, which no page has.
 pub(super) const EMPTY: u64 = 0;
 pub(super) const PLACES_MIN: usize = 8;
-/// The distance of an entry from its home that shows a crowd which chance does not make, in an array that is four
-/// fifths full.
+/// An entry that is this far from its home shows that an array of up to four fifths is more crowded than chance
+/// explains.
 const CROWDED: usize = 512;
 /// Like `CROWDED`, for an array that is at most half full.
 const CROWDED_WHERE_EMPTY: usize = 128;
-/// The number of places that a hint looks at.
+/// The number of places that a look ahead examines.
 const NEAR: usize = 16;
-/// The most places for each entry that an array may have because it is crowded.
+/// The most places for each entry that an array may get because it is crowded.
 pub(super) const SPARSE_MAX: usize = 16;
 
 /// The spread hashes that share their top bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Extent {
-    /// The top half of the first hash.
+    /// The upper 32 bits of the first hash.
     pub(super) start: u32,
-    /// The number of bits that all of them share.
+    /// The number of top bits that all these hashes share.
     pub(super) depth: u8,
 }
 
@@ -42,13 +42,13 @@ impl Extent {
         u64::from(self.start) << 32
     }
 
-    /// Returns whether a spread hash is one of them.
+    /// Returns whether a spread hash is in the extent.
     pub(super) fn has(self, spread: u64) -> bool {
         let differ = spread ^ self.first();
         differ.leading_zeros() >= u32::from(self.depth)
     }
 
-    /// Returns the lower and the upper half.
+    /// Returns the extents of the lower and of the upper half.
     pub(super) fn halves(self) -> [Extent; 2] {
         debug_assert!(self.depth < 31, "an extent that can be cut");
         let depth = self.depth + 1;
@@ -56,7 +56,7 @@ impl Extent {
         [self.start, upper].map(|start| Extent { start, depth })
     }
 
-    /// Returns the extent of which this is a half.
+    /// Returns the extent of which this one is a half; `None` if it has all hashes.
     pub(super) fn whole(self) -> Option<Extent> {
         let depth = self.depth.checked_sub(1)?;
         let start = self.start & !(1 << (31 - u32::from(depth)));
@@ -69,9 +69,9 @@ pub(crate) struct Range {
     pub(super) extent: Extent,
     places: Box<[u64]>,
     len: u32,
-    /// The number of entries below which the array may shrink.
+    /// The number of entries below which the array may be shrunk.
     shrink_below: u32,
-    /// The times at which the entries were used. Only the index of keys has them, and only if they are asked for.
+    /// The times at which the entries were last used. Only an index of keys has them, and only if they are switched on.
     accesses: Option<Accesses>,
 }
 
@@ -87,7 +87,7 @@ impl Range {
         }
     }
 
-    /// Returns a range of an array that was filled. Its accesses continue like those of another range.
+    /// Returns a range that takes over a filled array. It notes accesses if `like` does.
     pub(super) fn of(refill: Refill, like: &Range) -> Range {
         assert!(
             refill.len == 0 || to_usize(refill.len.into()) < refill.places.len(),
@@ -104,12 +104,12 @@ impl Range {
         }
     }
 
-    /// Returns the top half of its lowest hash.
+    /// Returns the upper 32 bits of the range's lowest hash.
     pub(crate) fn start(&self) -> u32 {
         self.extent.start
     }
 
-    /// Returns the number of leading bits that all its hashes share.
+    /// Returns the number of top bits that all hashes of the range share.
     pub(crate) fn depth(&self) -> u32 {
         self.extent.depth.into()
     }
@@ -122,7 +122,7 @@ impl Range {
         self.places.len()
     }
 
-    /// Returns the bytes that a place takes, with its access.
+    /// Returns the bytes that a place takes, its access time included.
     pub(super) fn place_bytes(&self) -> usize {
         size_of::<u64>() + self.accesses.as_ref().map_or(0, |_| ACCESS_BYTES)
     }
@@ -159,8 +159,8 @@ impl Range {
         self.accesses.as_ref().map(|accesses| accesses.last(place))
     }
 
-    /// Begins to fetch the access of the entry that belongs to a spread hash, so that it comes from memory while the
-    /// entry does. Otherwise noting it later would wait for it: the release of the latch is an atomic instruction,
+    /// Begins to fetch the access time at the home of a spread hash, so that it arrives from memory together with the
+    /// entry. Otherwise noting the access later would wait for memory: releasing the latch is an atomic instruction,
     /// which waits for every store before it.
     #[inline]
     pub(super) fn fetch_access(&self, spread: u64) {
@@ -171,7 +171,7 @@ impl Range {
         }
     }
 
-    /// Loads the place that belongs to a spread hash, and its access. The result means nothing.
+    /// Loads the home of a spread hash and its access time. The result has no meaning.
     #[inline]
     pub(crate) fn touch(&self, spread: u64) -> u64 {
         let home = self.home(spread);
@@ -185,7 +185,7 @@ impl Range {
             ^ second.map_or(0, |accesses| u64::from(accesses.noted(home)))
     }
 
-    /// Returns the entries that a search for a spread hash looks at first.
+    /// Returns the entries that a search for a spread hash would examine first.
     #[inline]
     pub(crate) fn near(&self, spread: u64) -> impl Iterator<Item = Entry> + use<'_> {
         let places = self.places.iter().skip(self.home(spread)).take(NEAR);
@@ -199,7 +199,7 @@ impl Range {
         taken.map(|raw| Entry(!raw))
     }
 
-    /// Returns the entries as they move to other arrays.
+    /// Returns the entries in the form in which they move to other arrays.
     pub(super) fn moving(&self, salt: u64) -> impl Iterator<Item = Moving> + use<'_> {
         let taken = self.places.iter().enumerate();
         let taken = taken.filter(|(_, raw)| **raw != EMPTY);
@@ -223,7 +223,7 @@ impl Range {
         }
     }
 
-    /// Returns the distance of `to` behind `from`, around the end.
+    /// Returns the number of steps from place `from` to place `to`, around the array's end.
     fn distance(&self, from: usize, to: usize) -> usize {
         if to >= from {
             to - from
@@ -253,30 +253,31 @@ impl Range {
         }
     }
 
-    /// Returns whether `more` further entries leave a fifth of the places empty.
+    /// Returns whether at least a fifth of the places stays empty after `more` further entries.
     pub(super) fn has_room(&self, more: usize) -> bool {
         (self.len() + more) * 5 <= self.places.len() * 4
     }
 
-    /// Returns whether less than a fifth of the places is used, in an array worth shrinking.
+    /// Returns whether the array is worth shrinking: less than a fifth of its places is used, and it is not small.
     pub(super) fn is_sparse(&self) -> bool {
         self.places.len() > 64 && self.len() * 5 < self.places.len() && self.len < self.shrink_below
     }
 
-    /// Keeps the array until half of the entries are gone: a smaller array would be crowded.
+    /// Prevents shrinking until half of the entries are gone, because a smaller array would be crowded.
     pub(super) fn keep(&mut self) {
         self.shrink_below = self.len / 2;
     }
 
-    /// Returns whether an entry this far from its home shows that the array is filled unevenly, and should get more
-    /// places than it needs.
+    /// Returns whether an entry at this distance from its home shows that the array is filled unevenly. It should then
+    /// get more places than its number of entries requires.
     pub(super) fn wants_more(&self, distance: usize) -> bool {
         distance >= CROWDED_WHERE_EMPTY
             && (distance >= CROWDED || self.len() * 2 <= self.places.len())
             && self.places.len() < self.len() * SPARSE_MAX
     }
 
-    /// Puts an entry that is not in the array in the first empty place from its home on. Returns the distance.
+    /// Puts an entry that is not in the array in the first empty place from its home on. Returns the distance between
+    /// the two.
     pub(super) fn put(&mut self, entry: Entry, spread: u64, second: u32) -> usize {
         debug_assert!(self.extent.has(spread), "an entry is in its own range");
         debug_assert!(self.has_room(1), "a search for an empty place ends soon");
@@ -292,7 +293,8 @@ impl Range {
         self.distance(home, place)
     }
 
-    /// Removes an entry. Returns whether it was there. It closes the gap, so that there are no tombstones.
+    /// Removes an entry. Returns whether it was in the array. Later entries are moved to close the gap, so there are no
+    /// tombstones.
     pub(super) fn remove(&mut self, entry: Entry, spread: u64, salt: u64) -> bool {
         let Some(mut gap) = self.search(spread, |e| e == entry) else {
             return false;
@@ -329,19 +331,19 @@ impl Range {
 }
 
 impl Refill {
-    /// Returns whether an array that was made smaller is as quick to read as chance allows.
+    /// Returns whether a search in the shrunk array is as quick as chance allows.
     pub(super) fn is_even(&self) -> bool {
         self.farthest < CROWDED_WHERE_EMPTY
     }
 }
 
-/// Returns the number of places of an array that `entries` entries fill to four fifths.
+/// Returns the number of places of an array that is four fifths full with `entries` entries.
 pub(super) fn roomy(entries: usize) -> usize {
     PLACES_MIN.max(entries + entries / 4 + 1)
 }
 
-/// Returns the place of a spread hash in an array of `places` places. It is the bits that follow those that all hashes
-/// of the range share, scaled to the array.
+/// Returns the home of a spread hash in an array of `places` places. The top `depth` bits are the same for the whole
+/// range. The bits after them, scaled to the array, are the home.
 #[inline]
 pub(super) fn home(spread: u64, depth: u8, places: usize) -> usize {
     let places = u64::try_from(places).unwrap_or(0);

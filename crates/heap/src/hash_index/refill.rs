@@ -1,5 +1,5 @@
-//! Arrays that are filled with the entries of others. An index grows, shrinks, is cut and joined, and is made from a
-//! sidecar in this way.
+//! Filling new arrays with the entries of old ones. This is how an index grows, shrinks, is cut, is joined, and is
+//! built from a sidecar.
 
 use std::hint::black_box;
 use std::ops::Range;
@@ -9,21 +9,21 @@ use crate::accesses::{self, NEVER};
 use crate::hash_index::range::{EMPTY, Extent, home};
 use crate::hash_index::work;
 
-/// An entry that moves: inverted like in an array, its spread hash, and the second of its last use.
+/// A moving entry: its inverted value as in an array, its spread hash, and the second of its last use.
 pub(super) type Moving = (u64, u64, u32);
 
-/// An array in the making. Entries come nearly in the order of their homes. So the run that was filled last is
-/// remembered, and an entry at home in it goes behind it without a search. However crowded the array becomes, each
-/// entry costs about one step.
+/// An array that is being filled. Entries arrive nearly in the order of their homes. So the run of taken places that
+/// was filled last is remembered, and an entry whose home is in this run is put behind it without a search. However
+/// crowded the array becomes, each entry costs about one step.
 pub(super) struct Refill {
     pub(super) extent: Extent,
     pub(super) places: Box<[u64]>,
-    /// The accesses of the entries, if any are noted.
+    /// The access times of the entries, if any are noted.
     pub(super) seconds: Option<Box<[AtomicU32]>>,
     pub(super) len: u32,
     /// The distance of the farthest entry from its home.
     pub(super) farthest: usize,
-    /// The places that are taken without a gap; those beyond the array's end are at its beginning.
+    /// The latest run of taken places without a gap. Places beyond the array's end continue at its beginning.
     run: Range<usize>,
 }
 
@@ -43,7 +43,7 @@ impl Refill {
         }
     }
 
-    /// Puts an entry of the extent where it belongs.
+    /// Puts an entry of the extent in the first empty place from its home on.
     fn put(&mut self, (raw, spread, second): Moving) {
         debug_assert!(self.extent.has(spread), "an entry goes to its own range");
         let home = home(spread, self.extent.depth, self.places.len());
@@ -71,8 +71,8 @@ impl Refill {
     }
 }
 
-/// Fills arrays whose extents follow each other with entries that come nearly in the order of their
-/// hashes.
+/// Fills arrays with entries. The arrays' extents follow each other, and the entries arrive nearly in the order of
+/// their hashes.
 pub(super) fn fill(mut refills: Vec<Refill>, entries: impl Iterator<Item = Moving>) -> Vec<Refill> {
     let mut at = 0;
     for entry in entries {
@@ -85,10 +85,10 @@ pub(super) fn fill(mut refills: Vec<Refill>, entries: impl Iterator<Item = Movin
     refills
 }
 
-/// Returns an array of empty places that has been written. Memory that is read before it is written is mapped twice,
-/// and the second time interrupts every other processor.
+/// Returns an array of empty places whose memory has been written. If memory is read before it is written, the kernel
+/// maps it twice, and the second time interrupts every other processor.
 fn empty(places: usize) -> Box<[u64]> {
-    // For zeroed memory the compiler would use an allocation that is not written.
+    // If the memory only had to be zero, the compiler would use an allocation that is not written.
     let mut empty = black_box(Vec::with_capacity(places));
     empty.resize(places, EMPTY);
     assert_eq!(empty.capacity(), places, "an array has no room to spare");

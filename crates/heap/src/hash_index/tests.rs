@@ -1,4 +1,4 @@
-//! The index as a set, and the cost of orders of insertion and removal.
+//! The index compared with a set, and the cost of insertions and removals in various orders.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,8 +18,8 @@ use crate::partition::Partition;
 use crate::undo::Undo;
 
 const SALT: u64 = 0x1234_5678_9abc_def0;
-/// The steps that an insertion or removal may take on average, with its share of growth. At four fifths full a search
-/// that fails takes 13 steps, and much fewer before.
+/// The steps that an insertion or removal may take on average, including its share of the growth. At four fifths full
+/// an unsuccessful search takes 13 steps, and far fewer below that.
 const STEPS: u64 = 24;
 
 fn find(index: &HashIndex, entry: Entry) -> Option<Entry> {
@@ -99,7 +99,7 @@ fn in_scan_order(index: &HashIndex) -> Vec<Entry> {
     }
 }
 
-/// Searches for an entry that is not in the index and inserts it, like the writing of a new name.
+/// Searches for an entry that is not in the index and then inserts it, as writing a new name does.
 fn write(index: &mut HashIndex, entry: Entry) {
     assert_eq!(find(index, entry), None);
     index.insert(entry);
@@ -236,7 +236,7 @@ fn check_members(index: &HashIndex, model: &BTreeSet<Entry>) {
     );
 }
 
-/// Returns a heap with a set, a hash and a sorted set in each of two partitions, under the same numbers.
+/// Returns a heap that has a set, a hash and a sorted set in each of two partitions. Their ids are the same in both.
 fn collections_of_the_same_numbers() -> (Heap, Vec<(Shape, CollectionId)>) {
     let geometry = Geometry {
         partitions: 2,

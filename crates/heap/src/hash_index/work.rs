@@ -1,4 +1,4 @@
-//! Steps taken in arrays, counted for tests alone. They show the cost of an order of insertion better than a clock.
+//! Counts steps in arrays, in tests only. They measure the cost of an order of insertion better than a clock.
 
 #[cfg(not(test))]
 pub(super) fn step() {}
@@ -22,7 +22,7 @@ pub(super) mod counted {
         SEARCHES.set(SEARCHES.get() + 1);
     }
 
-    /// Returns the searches for an entry that this thread has begun.
+    /// Returns the number of searches that this thread has begun.
     pub(in super::super) fn searches() -> u64 {
         SEARCHES.get()
     }

@@ -1,9 +1,9 @@
-//! The arrays that nodes are made of. They grow and shrink by a few places at a time. They are cut in two when they are
-//! full, and joined when they are thin. Every byte of them is counted.
+//! The arrays of nodes. They grow and shrink by a few places at a time, are cut in two when full, and joined when thin.
+//! Each function updates the count of their bytes.
 
 use super::node::Edges;
 
-/// The number of places by which arrays grow.
+/// The number of places by which an array grows.
 const STEP: usize = 8;
 
 /// Returns the size of an array on the heap, bytes.
@@ -11,7 +11,7 @@ pub(super) fn heap_bytes<T>(array: &Vec<T>) -> usize {
     array.capacity() * size_of::<T>()
 }
 
-/// Puts `new` in at `at`. Cuts a full array in two before. Returns the part behind the cut.
+/// Inserts `new` at `at`. If the array is full, cuts it in two first and returns the part behind the cut.
 pub(super) fn put<T, const WIDTH_MAX: usize>(
     array: &mut Vec<T>,
     at: usize,
@@ -32,7 +32,7 @@ pub(super) fn put<T, const WIDTH_MAX: usize>(
     let behind = array.len() - cut;
     let mut right = filled(array.drain(cut..), behind, bytes);
     trim(array, bytes);
-    // A value that lies on the cut goes to the emptier side.
+    // If `at` is exactly the cut, the value goes to the emptier side.
     let (side, at) = if at < cut || (at == cut && cut <= behind) {
         (&mut *array, at)
     } else {
@@ -43,7 +43,7 @@ pub(super) fn put<T, const WIDTH_MAX: usize>(
     Some(right)
 }
 
-/// Frees the unused places of an array.
+/// Frees unused places of an array, if it has at least two steps of them.
 pub(super) fn trim<T>(array: &mut Vec<T>, bytes: &mut usize) {
     if array.capacity() >= array.len() + 2 * STEP {
         *bytes -= heap_bytes(array);
@@ -52,7 +52,7 @@ pub(super) fn trim<T>(array: &mut Vec<T>, bytes: &mut usize) {
     }
 }
 
-/// Returns an array of the values of an iterator, with room for `room`.
+/// Returns an array of an iterator's values, with capacity for at least `room` values.
 pub(super) fn filled<T>(new: impl Iterator<Item = T>, room: usize, bytes: &mut usize) -> Vec<T> {
     let mut array = Vec::new();
     array.reserve_exact(room.next_multiple_of(STEP));
@@ -61,7 +61,7 @@ pub(super) fn filled<T>(new: impl Iterator<Item = T>, room: usize, bytes: &mut u
     array
 }
 
-/// Cuts a sequence into arrays of nearly equal length, seven eighths full at most.
+/// Cuts a sequence into arrays of nearly equal length, each at most seven eighths full.
 pub(super) fn parts<T>(
     all: impl ExactSizeIterator<Item = T>,
     width_max: usize,
@@ -76,7 +76,8 @@ pub(super) fn parts<T>(
     })
 }
 
-/// Moves `b` behind `a`, or levels both.
+/// Joins `b` to `a` if they fit in three quarters of a node, and returns `None`. Otherwise levels their lengths and
+/// returns `b`.
 pub(super) fn level<T>(
     a: &mut Vec<T>,
     mut b: Vec<T>,

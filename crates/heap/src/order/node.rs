@@ -11,7 +11,7 @@ pub(super) const ITEMS_MAX: usize = 64;
 /// The most children of an inner node.
 pub(super) const CHILDREN_MAX: usize = 32;
 
-/// A score and the place of a row.
+/// A score, and the entry with the place of its row.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Item {
     /// The score, as an integer that sorts like it.
@@ -25,7 +25,7 @@ impl Item {
     }
 }
 
-/// The edges of the tree that a node lies at.
+/// The edges of the tree at which a node lies.
 #[derive(Clone, Copy)]
 pub(super) struct Edges {
     pub(super) left: bool,
@@ -38,7 +38,7 @@ impl Edges {
         right: true,
     };
 
-    /// Returns the edges that the child `at` of `count` lies at.
+    /// Returns the edges of the tree at which child `at` of `count` children lies.
     pub(super) fn of_child(self, at: usize, count: usize) -> Edges {
         Edges {
             left: self.left && at == 0,
@@ -46,7 +46,7 @@ impl Edges {
         }
     }
 
-    /// Returns the position at which a full node of `len` is cut in two to take something at `at`.
+    /// Returns the position at which a full node of length `len` is cut in two before an insertion at `at`.
     pub(super) fn cut(self, at: usize, len: usize) -> usize {
         if self.right && at == len {
             len
@@ -58,11 +58,11 @@ impl Edges {
     }
 }
 
-/// A child, with its parent's facts about it.
+/// A child node, with its smallest item and its count.
 pub(super) struct Child {
-    /// Its smallest item.
+    /// The smallest item below the child.
     pub(super) low: Item,
-    /// The number of items below it.
+    /// The number of items below the child.
     pub(super) count: u64,
     pub(super) node: Node,
 }
@@ -76,7 +76,7 @@ impl Child {
     }
 }
 
-/// A leaf, or a node above leaves.
+/// A leaf, or an inner node.
 pub(super) enum Node {
     Leaf(Vec<Item>),
     Inner(Vec<Child>),
@@ -93,7 +93,7 @@ impl Node {
         Node::Inner(filled(children.into_iter(), 2, bytes))
     }
 
-    /// Builds a tree of ascending items, its nodes seven eighths full.
+    /// Builds a tree from ascending items. Its nodes are at most seven eighths full.
     pub(super) fn build(items: impl ExactSizeIterator<Item = Item>, bytes: &mut usize) -> Node {
         let mut level: Vec<Node> = parts(items, ITEMS_MAX, bytes).map(Node::Leaf).collect();
         while level.len() > 1 {
@@ -134,7 +134,7 @@ impl Node {
         }
     }
 
-    /// Adds an item behind `rank` others. Returns the part that was split off behind this node.
+    /// Inserts an item at a rank. If that splits this node, returns the new node behind it.
     pub(super) fn insert_at(
         &mut self,
         rank: u64,
@@ -165,7 +165,7 @@ impl Node {
         }
     }
 
-    /// Removes the item that `rank` others are before.
+    /// Removes the item at a rank. Returns `None` if there is no such item.
     pub(super) fn remove_at(&mut self, rank: u64, bytes: &mut usize) -> Option<Item> {
         match self {
             Node::Leaf(items) => {
@@ -205,7 +205,7 @@ impl Node {
         };
     }
 
-    /// Replaces this node by its only child, and that by its only child. A node without children becomes an empty leaf.
+    /// Replaces this node by its only child, repeatedly. A node without children becomes an empty leaf.
     pub(super) fn shed_root(&mut self, bytes: &mut usize) {
         while let Node::Inner(children) = self
             && children.len() < 2
@@ -230,13 +230,14 @@ impl Node {
         }
     }
 
-    /// Returns the number of items that `pred` holds for, which are the first, and the item behind them.
+    /// Returns the number of items for which `pred` holds, and the next item. `pred` must hold for a prefix of the
+    /// items.
     pub(super) fn partition_point(
         &self,
         pred: &mut impl FnMut(&Item) -> bool,
     ) -> (u64, Option<Item>) {
         let (mut node, mut before) = (self, 0);
-        // This is the smallest item behind the node, which the nodes above have.
+        // The smallest item behind the current node; an ancestor has it.
         let mut behind_node = None;
         loop {
             match node {
@@ -260,7 +261,8 @@ impl Node {
     }
 }
 
-/// Returns the first child that a rank is inside of, and the rank there. `inside` gets a rank and the child's count.
+/// Returns the first child for which `inside` holds, and the rank relative to that child. `inside` gets this relative
+/// rank and the child's count.
 fn find(
     children: &[Child],
     inside: impl Fn(u64, u64) -> bool,
@@ -275,8 +277,8 @@ fn find(
     None
 }
 
-/// Merges a child that has become thin with a neighbour: in one node if that leaves some room, otherwise each gets
-/// half.
+/// Merges a child that has become thin with a neighbour, if the merged node has some room left. Otherwise levels the
+/// two.
 fn mend(children: &mut Vec<Child>, at: usize, bytes: &mut usize) {
     let left = if at + 1 < children.len() { at } else { at - 1 };
     let right = children.remove(left + 1);

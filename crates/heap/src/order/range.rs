@@ -1,12 +1,12 @@
-//! A stretch of ranks, walked from either end. A step costs O(1) on the average: a cursor climbs
-//! only when its leaf is used up.
+//! A stretch of ranks, walked from either end. A step costs O(1) on average, because a cursor leaves its leaf only at
+//! the leaf's end.
 
 use smallvec::SmallVec;
 
 use super::node::{Child, Item, Node};
 use crate::entry::Entry;
 
-/// The items of a stretch of ranks.
+/// The items whose ranks are in a range.
 pub(crate) struct Range<'a> {
     root: &'a Node,
     from: u64,
@@ -60,17 +60,17 @@ impl DoubleEndedIterator for Range<'_> {
     }
 }
 
-/// A place between two items.
+/// A position between two items.
 struct Cursor<'a> {
-    /// The inner nodes above the leaf, with the child that leads to it.
+    /// The inner nodes above the leaf, each with the index of the child that leads to the leaf.
     path: SmallVec<[(&'a [Child], usize); 6]>,
     leaf: &'a [Item],
-    /// The number of items of the leaf before the place.
+    /// The number of items of the leaf before the position.
     at: usize,
 }
 
 impl<'a> Cursor<'a> {
-    /// Returns the place before the item at `rank`, or behind all.
+    /// Returns the position before the item at `rank`, or behind the last item if `rank` is too high.
     fn seek(root: &'a Node, mut rank: u64) -> Cursor<'a> {
         let (mut node, mut path) = (root, SmallVec::<[(&[Child], usize); 6]>::new());
         loop {
@@ -115,8 +115,8 @@ impl<'a> Cursor<'a> {
         self.leaf.get(self.at).copied()
     }
 
-    /// Goes to a neighbouring leaf. `step` is from a child to the one beside it, `begin` returns the child of a node
-    /// that comes first.
+    /// Moves to a neighbouring leaf. `step` returns the index of a child's neighbour, `begin` the index at which to
+    /// enter a node of a given width.
     fn climb(
         &mut self,
         step: impl Fn(usize, usize) -> Option<usize>,

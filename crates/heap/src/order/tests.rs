@@ -1,12 +1,12 @@
 use super::array::heap_bytes;
 use super::*;
 
-/// Returns the member of an entry: the entry's number, written so that it does not sort as the number does.
+/// Returns the member of an entry: the entry's number, written so that members and numbers sort differently.
 fn member(entry: Entry) -> String {
     format!("{:x}", entry.0.wrapping_mul(0x9e37_79b9_7f4a_7c15))
 }
 
-/// Returns the number of items before one of a score and a member.
+/// Returns the number of items before an item with this score and this entry's member.
 fn rank(index: &OrderIndex, (score, entry): (f64, Entry)) -> u64 {
     let sought = member(entry);
     index
@@ -21,7 +21,7 @@ fn remove(index: &mut OrderIndex, item: (f64, Entry)) {
     assert_eq!(index.remove_at(rank(index, item)), item);
 }
 
-/// Walks one node: its items, its count, its bytes; returns its depth.
+/// Checks one node and everything below it. Adds its items and bytes, and returns its depth.
 fn walk(node: &Node, edges: Edges, root: bool, items: &mut Vec<Item>, bytes: &mut usize) -> usize {
     let width = match node {
         Node::Leaf(own) => {

@@ -1,4 +1,4 @@
-//! Batches against records played one by one: differences, and images whose order matters.
+//! Batches compared with records that are played one by one. Records are differences, or images whose order matters.
 
 use perdura_base::{CkptEpoch, ImageSlot, PageId, TxnId};
 use perdura_heap::{Batch, Heap, PageRecord, SlotChange, decode_group};
@@ -7,7 +7,7 @@ use perdura_page::{TxnRecord, decode_txn_record};
 
 use crate::harness::*;
 
-/// Returns everything that a restart leaves behind of the pages.
+/// Returns the bytes of all pages after the end of the restart.
 fn outcome(heap: &Heap) -> Vec<Vec<u8>> {
     let mut out = Vec::new();
     for p in ids(heap) {
@@ -62,7 +62,7 @@ fn batches_of_any_size_play_what_single_records_play() {
     }
 }
 
-/// Returns records by images: each writes its number over one of few slots of few pages.
+/// Returns records that assign bytes: each writes its number over one of a few slots in a few pages.
 fn image_records(rng: &mut fastrand::Rng, count: u8) -> Vec<Vec<u8>> {
     let mut now = std::collections::BTreeMap::new();
     let mut scratch = Vec::new();

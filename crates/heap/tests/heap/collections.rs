@@ -36,7 +36,7 @@ fn an_index_of_keys_gives_memory_back_as_its_keys_are_deleted() {
     assert_eq!((rows.len(), next), (20, 0), "one call finds what is left");
 }
 
-/// Makes a key that heads a collection of `count` elements.
+/// Makes a key that is the header of a collection with `count` elements.
 fn fill(heap: &Heap, key: &[u8], shape: Shape, count: u32) -> CollectionId {
     let hash = heap.geometry().hash(key);
     let mut undo = Undo::new();
@@ -82,7 +82,7 @@ fn write(part: &mut Partition, undo: &mut Undo, shape: Shape, id: CollectionId, 
     .expect("room");
 }
 
-/// Returns all elements; items and members in their order, names sorted.
+/// Returns all elements with their values: items and members in their order, names sorted.
 fn elements(heap: &Heap, id: CollectionId) -> Option<Vec<(Vec<u8>, Vec<u8>)>> {
     let part = heap.lock(P);
     let elements = part.elements(PLAIN, id)?;
@@ -146,7 +146,7 @@ fn a_rollback_restores_bytes_elements_and_orphans() {
     }
 }
 
-/// Returns items of several lengths, one of which needs a chain of pages.
+/// Returns items of several lengths. One of them needs a chain of pages.
 fn items() -> Vec<Vec<u8>> {
     let mut rng = fastrand::Rng::with_seed(11);
     let mut items: Vec<_> = (0..3000u32)
@@ -220,7 +220,7 @@ fn restarted(heap: &Heap, sidecar: Option<&[u8]>) -> Result<(Heap, IndexStats, u
     Ok((copy, stats, orphans))
 }
 
-/// Returns the names of a scan from a cursor to the end.
+/// Returns the names that a scan returns from a cursor to the end.
 fn scanned(heap: &Heap, id: CollectionId, mut cursor: u64) -> Vec<Vec<u8>> {
     let part = heap.lock(P);
     let elements = part.elements(PLAIN, id).expect("there");
@@ -285,7 +285,7 @@ fn a_sidecar_knows_the_keys_and_elements_are_found_by_their_rows() {
         assert_eq!(elements(&again, id), elements(&heap, id));
     }
     assert_eq!(copy.lock(P).len(PLAIN), 6);
-    // This is an element that the sidecar calls a key.
+    // Here the sidecar lists an element as a key.
     let mut wrong = sidecar.clone();
     let last = wrong.len() - 8;
     wrong.copy_within(8..16, last);
@@ -315,7 +315,7 @@ fn collections_without_a_header_are_orphans_and_their_numbers_are_not_used_again
     assert_eq!(elements(&copy, next).map(|rows| rows.len()), Some(3));
 }
 
-/// Copies the heap, and passes every row to `change` before the copy is read.
+/// Restarts a copy of the heap. Before that, passes every row of the copy to `change`.
 fn with_rows(heap: &Heap, mut change: impl FnMut(&mut [u8])) -> Result<u64, Error> {
     let copy = bare_heap(1);
     {
@@ -347,7 +347,7 @@ fn damage_of_headers_and_elements_is_an_error_that_names_page_and_slot() {
             Shape::Set,
             Box::new(move |row| {
                 if is(row, Kind::Header(Shape::Set)) {
-                    // The row has: flags, lengths, key "key", partition, id.
+                    // The bytes of the row: flags, lengths, key "key", partition, id.
                     row[7] = 99;
                 }
             }),

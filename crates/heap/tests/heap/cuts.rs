@@ -1,5 +1,5 @@
-//! Cuts of checkpoints and of users, opened, read and closed in any order between random transactions. Each one reads
-//! the same as a copy of all pages at its instant.
+//! Cuts of checkpoints and of users, which are opened, read and closed at random between random transactions. What each
+//! cut reads is compared with a copy of all pages made at its instant.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use perdura_page::{PageKind, layout};
 use crate::harness::*;
 
 const PARTITIONS: u16 = 2;
-/// A key-addressed table: its changes are in no record.
+/// A key-addressed table, whose changes are in no record.
 const KEYED: TableId = TableId(3);
 const TABLES: [TableId; 3] = [PLAIN, ORDERED, KEYED];
 
@@ -50,7 +50,8 @@ fn rows(heap: &Heap) -> Contents {
     out
 }
 
-/// Returns pages of key-addressed tables without the bytes in free slots and behind the end of a long value's piece.
+/// Returns the pages without bytes that may differ in key-addressed tables: those in free slots and behind the end of a
+/// long value's piece.
 fn rows_of(mut pages: Pages) -> Pages {
     for ((_, local), bytes) in &mut pages {
         if local / 4 % 2 == 0 {
@@ -77,7 +78,7 @@ fn rows_of(mut pages: Pages) -> Pages {
     pages
 }
 
-/// Returns the pages whose changes are in records.
+/// Returns the pages whose changes are recorded in the log.
 fn recorded(heap: &Heap) -> Vec<(PartitionId, u32, Vec<u8>)> {
     let chunk_pages = u32::from(heap.geometry().chunk_pages);
     let mut pages = logged_bytes(heap);
@@ -201,7 +202,7 @@ impl World {
         });
     }
 
-    /// Visits some pages. Returns `false` if the image is not the state at the cut.
+    /// Visits some pages. Returns `false` if the finished image is not the state at the cut.
     fn step_checkpoint(&mut self) -> bool {
         let Some(sweep) = &mut self.sweep else {
             return true;
@@ -264,7 +265,7 @@ impl World {
         self.heap.ckpt_epoch() == epoch
     }
 
-    /// Reads all of a snapshot. Returns `false` if that is not the state at its instant.
+    /// Reads a whole snapshot. Returns `false` if the result is not the state at the snapshot's instant.
     fn read(&mut self) -> bool {
         if self.reads.is_empty() {
             return true;
@@ -310,7 +311,8 @@ impl World {
         true
     }
 
-    /// Returns whether the newest image and the records that it does not reflect give the pages as they are.
+    /// Returns whether a restart from the newest image and the records that it does not contain gives the present
+    /// pages.
     fn restarts(&mut self) -> bool {
         let Some((k, slot)) = self.newest.filter(|_| self.sweep.is_none()) else {
             return true;
@@ -353,7 +355,7 @@ impl World {
     }
 }
 
-/// Returns the numbers of reads, or `None` if something was not read as it was.
+/// Returns two counts of reads, or `None` if a read did not give the state at its instant.
 fn holds(seed: u64, mode: SnapshotMode) -> Option<(u32, u32)> {
     let mut world = World::new(seed, mode);
     for _ in 0..1200 {

@@ -46,7 +46,7 @@ pub fn ids(heap: &Heap) -> impl Iterator<Item = PartitionId> + use<> {
     (0..heap.geometry().partitions).map(PartitionId)
 }
 
-/// Returns everything in the heap, and checks that all ways to read it agree.
+/// Returns the contents of the heap. Checks that all functions that read it agree.
 pub fn contents(heap: &Heap) -> Contents {
     let mut out = Contents::new();
     for p in ids(heap) {
@@ -90,7 +90,7 @@ pub fn contents(heap: &Heap) -> Contents {
     out
 }
 
-/// Returns the logged region of every page.
+/// Returns the logged region of every page that is not all zeros there.
 pub fn logged_bytes(heap: &Heap) -> Vec<(PartitionId, u32, Vec<u8>)> {
     let mut out = Vec::new();
     for p in ids(heap) {
@@ -105,7 +105,7 @@ pub fn logged_bytes(heap: &Heap) -> Vec<(PartitionId, u32, Vec<u8>)> {
     out
 }
 
-/// Copies every page as an image would have it.
+/// Copies every page of one heap to the other, as loading an image does.
 pub fn load_pages(from: &Heap, to: &Heap) {
     for p in ids(from) {
         let part = from.lock(p);

@@ -1,4 +1,4 @@
-//! Random histories against a map, and every group against replicas.
+//! Random histories, compared with a map. Every group is also applied to replicas.
 
 use perdura_base::{CkptEpoch, ImageSlot, TableId};
 use perdura_heap::{GroupBuilder, Heap, MemoryUse, TableKey, Undo, decode_group};

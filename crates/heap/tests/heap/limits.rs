@@ -1,4 +1,4 @@
-//! Memory, sizes, dropped tables.
+//! The memory limit, the size limits, and dropped tables.
 
 use std::ops::Bound;
 

@@ -1,22 +1,22 @@
-//! Image pages and records in any order: the same pages, and the same gaps noticed.
+//! Image pages and records applied in any order: the pages are the same, and gaps are always detected.
 
 use perdura_base::{CkptEpoch, ImageSlot, PartitionId};
 use perdura_heap::{Heap, decode_group};
 
 use crate::harness::*;
 
-/// A page of an image, or a record after it.
+/// A page of an image, or a record that the image does not contain.
 #[derive(Clone)]
 enum Part<'a> {
     Image(PartitionId, u32, &'a [u8]),
     Record(perdura_heap::PageRecord<'a>),
 }
 
-/// Pages as an image holds them: some as they were in the middle of the history, some not at all.
+/// The pages of an image. Some are as of the middle of the history, and some pages are missing.
 type Image = Vec<(PartitionId, u32, Vec<u8>)>;
 
-/// Returns a heap after a random history, an image, and every group after the visit of the first page. The image is
-/// taken within the history, page by page at different moments.
+/// Returns a heap after a random history, an image, and every group since the visit of the first page. The image is
+/// taken during the history: each page is visited at another moment.
 fn history(rng: &mut fastrand::Rng) -> (Heap, Image, Vec<Vec<u8>>) {
     let heap = new_heap(2);
     let (mut image, mut groups) = (Image::new(), Vec::new());
@@ -32,7 +32,7 @@ fn history(rng: &mut fastrand::Rng) -> (Heap, Image, Vec<Vec<u8>>) {
     for _ in 0..rng.usize(0..30) {
         write(rng);
     }
-    // This is the sweep: a few transactions between visits.
+    // The sweep: a few transactions run between visits.
     for p in ids(&heap) {
         let count = heap.lock(p).pages();
         for local in 0..count {
@@ -70,7 +70,7 @@ fn play(parts: &[Part<'_>]) -> Heap {
     heap
 }
 
-/// Returns every byte of every page, and the dirty bits, after the end of a restart.
+/// Returns the bytes of every page, and its dirty bits, after the end of a restart.
 fn outcome(heap: &Heap) -> Vec<(Vec<u8>, [bool; 2])> {
     let mut out = Vec::new();
     for p in ids(heap) {
@@ -98,8 +98,8 @@ fn any_order_of_image_pages_and_records_gives_the_same_pages_and_notices_the_sam
             .iter()
             .map(|g| decode_group(g).expect("sound"))
             .collect();
-        // A record is reflected if its tag is below the image's epoch. A page without an image
-        // was born after the sweep.
+        // The image contains a record if the record's tag is below the image's epoch. A page without an image was born
+        // after the sweep.
         let records: Vec<_> = decoded
             .iter()
             .flat_map(|g| g.records())
@@ -125,7 +125,8 @@ fn any_order_of_image_pages_and_records_gives_the_same_pages_and_notices_the_sam
     }
 }
 
-/// Plays the parts with one record missing (unless it is its page's last) and with one applied twice, in random orders.
+/// Plays the parts in random orders, once with one record missing (unless it is its page's last) and once with one
+/// record applied twice.
 fn lost_and_doubled(rng: &mut fastrand::Rng, parts: &[Part<'_>]) {
     let records: Vec<usize> = (0..parts.len())
         .filter(|i| matches!(parts[*i], Part::Record(_)))

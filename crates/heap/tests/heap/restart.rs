@@ -1,4 +1,4 @@
-//! The check of update numbers, the dirty bits after restart, sidecars and damage.
+//! The check of update numbers, the dirty bits after a restart, sidecars, and damage.
 
 use perdura_base::{CkptEpoch, Error, ImageSlot, PartitionId, Useq};
 use perdura_heap::{Heap, TableForm, Visit, decode_group};
@@ -13,7 +13,7 @@ fn apply(heap: &Heap, group: &[u8]) {
     }
 }
 
-/// Returns a heap with one row whose page has update number `useq`, and a copy of its page.
+/// Returns a heap with one row, and a copy of the row's page. The page's update number is `useq`.
 fn heap_at(useq: u32) -> (Heap, Vec<u8>) {
     let heap = new_heap(1);
     put(&heap, PLAIN, b"k", b"0000", None);

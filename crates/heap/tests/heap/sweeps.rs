@@ -1,5 +1,5 @@
-//! Fuzzy sweeps with transactions in between, crashes, and restarts from the last whole image: chains of them, compared
-//! with the heap as it was.
+//! Fuzzy sweeps with transactions between visits, crashes, and restarts from the last complete image. Several follow
+//! each other, and each restart is compared with the heap before it.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::harness::*;
 
 const P: PartitionId = PartitionId(0);
 
-/// A complete image: its epoch, its slot, and the pages its directory names.
+/// A complete image: its epoch, its slot, and the pages listed in its directory.
 struct Image {
     k: CkptEpoch,
     slot: ImageSlot,
@@ -57,7 +57,7 @@ impl World {
         }
     }
 
-    /// Makes a sweep, which is given up in the middle now and then, as by a crash.
+    /// Makes a sweep. Sometimes it is abandoned in the middle, as by a crash.
     fn sweep(&mut self) {
         self.k += 1;
         let k = CkptEpoch(self.k);
@@ -85,7 +85,7 @@ impl World {
         self.image = Some(Image { k, slot, directory });
     }
 
-    /// Returns a heap made from the last image and the log.
+    /// Returns a heap that is restarted from the last image and the log.
     fn restart(&mut self) -> Option<Heap> {
         let heap = bare_heap(1);
         let k = self.image.as_ref().map_or(CkptEpoch(0), |image| image.k);
@@ -122,7 +122,7 @@ impl World {
     }
 }
 
-/// Returns whether every restart gives the heap as it was.
+/// Returns whether every restart gives the heap as it was before.
 fn holds(seed: u64) -> bool {
     let mut world = World {
         rng: fastrand::Rng::with_seed(seed),

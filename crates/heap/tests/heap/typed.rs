@@ -1,5 +1,5 @@
-//! Tables with secondary indexes, whose records name pages or keys: random transactions with savepoints against a
-//! map, their rollbacks byte for byte, their records, and the restart.
+//! Tables with secondary indexes, whose records name pages or keys. Random transactions with savepoints are compared
+//! with a map. Rollbacks are compared byte for byte. The records and the restart are checked too.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -118,7 +118,7 @@ fn owned(rows: &[(&[u8], &[u8])]) -> Rows {
     rows.iter().map(|(k, v)| (k.to_vec(), v.to_vec())).collect()
 }
 
-/// Returns the rows of a walk, and checks that they are the same from both ends.
+/// Returns the rows of a walk, and checks that a walk from the other end returns the same rows.
 fn walked(
     part: &Partition,
     table: TableId,
@@ -144,7 +144,7 @@ fn is_odd(local: u32) -> bool {
     local / u32::from(CHUNK_PAGES) % 2 == 1
 }
 
-/// Returns the pages whose changes are in the log.
+/// Returns the pages whose changes are logged.
 fn even(heap: &Heap) -> Bytes {
     let mut pages = logged_bytes(heap);
     pages.retain(|(_, local, _)| !is_odd(*local));
@@ -233,7 +233,7 @@ impl Run {
         }
     }
 
-    /// Runs a transaction of some steps, which commits or not.
+    /// Runs a transaction of some steps, and commits it or rolls it back.
     fn transaction(&mut self) {
         let before = logged_bytes(&self.heap);
         let used = self.heap.memory().get(MemoryUse::Indexes);
@@ -271,8 +271,8 @@ impl Run {
         assert!(!self.undo.wrote_page_addressed() && !self.undo.wrote_keyed());
     }
 
-    /// Checks that the records make the pages that they are of, and that all pages make the indexes, with a sidecar and
-    /// without.
+    /// Checks that a restart from the records gives the same pages, and that the pages give the same indexes, with and
+    /// without a sidecar.
     fn restarts(&self) {
         check(&self.heap, &self.model);
         let replica = bare();
@@ -362,7 +362,7 @@ fn commit(heap: &Heap, id: PartitionId, f: impl FnOnce(&mut Partition, &mut Undo
     group.finish().to_vec()
 }
 
-/// Fills pages of a table, each with one row. Returns the transaction's group.
+/// Fills pages of a table, one row in each. Returns the transaction's group.
 fn fill(heap: &Heap, table: TableId, names: std::ops::Range<u8>) -> Vec<u8> {
     let id = PartitionId(0);
     commit(heap, id, |part, undo| {
@@ -379,7 +379,7 @@ fn fill(heap: &Heap, table: TableId, names: std::ops::Range<u8>) -> Vec<u8> {
     })
 }
 
-/// Returns the local pages that hold something of a table.
+/// Returns the local pages that a table uses.
 fn locals(heap: &Heap, table: TableId) -> Vec<u32> {
     let part = heap.lock(PartitionId(0));
     let holds = |local: &u32| {
@@ -390,7 +390,7 @@ fn locals(heap: &Heap, table: TableId) -> Vec<u32> {
     (0..part.pages()).filter(holds).collect()
 }
 
-/// Returns a database that is older than the pools: pages of a table whose records name pages lie in odd chunks.
+/// Returns a database from before the pools existed: odd chunks have pages of a table whose records name pages.
 fn older() -> Heap {
     let source = new_heap();
     fill(&source, KEYED, 0..4);
@@ -405,7 +405,7 @@ fn older() -> Heap {
     let mut part = heap.lock(PartitionId(0));
     part.finish_restart(CkptEpoch(1), Some(ImageSlot::A));
     part.build_indexes(&old_form, None).expect("sound pages");
-    // The table that had these pages is another one from here on.
+    // From here on the key-addressed table is table 9.
     part.attach_table(
         TableId(9),
         TableForm {
@@ -432,7 +432,8 @@ fn pages_in_odd_chunks_of_an_older_database_stay_logged_until_a_keyed_table_has_
         assert!(undo.wrote_page_addressed() && !undo.wrote_keyed());
     });
     assert_eq!(decode_group(&change).expect("a group").records().count(), 1);
-    // The page is freed, and wanted by a key-addressed table in one transaction: the record says that the page is free.
+    // One transaction frees the page and would then take a page for a key-addressed table. The page's record must say
+    // that it is free.
     let freed = commit(&heap, id, |part, undo| {
         let hash = heap.geometry().hash_in(id, &[1]);
         part.delete(undo, KEYED, &[1], hash).expect("a row");
@@ -467,7 +468,7 @@ fn pages_in_odd_chunks_of_an_older_database_stay_logged_until_a_keyed_table_has_
         "a later transaction has it"
     );
     assert!(locals(&heap, TableId(9)).iter().all(|local| is_odd(*local)));
-    // The pages that another table gets come from even chunks.
+    // New pages of the other table come from even chunks.
     fill(&heap, KEYED, 10..15);
     let new = locals(&heap, KEYED);
     assert_eq!(new.iter().filter(|local| !is_odd(**local)).count(), 5);

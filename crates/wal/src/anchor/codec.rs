@@ -13,13 +13,13 @@ use crate::sizes::SegmentSizes;
 const MAGIC: &[u8; 4] = b"PANC";
 /// The offset of the scheme's code in the record.
 pub(super) const SCHEME_OFFSET: u64 = 66;
-/// Bytes that hold both lengths.
+/// The size of the prefix, which contains both lengths.
 const PREFIX_BYTES: usize = 16;
-/// Bytes of an entry in the table of sections.
+/// The size of an entry in the table of sections.
 const ENTRY_BYTES: usize = 16;
 const FLAG_REQUIRED: u8 = 1;
 
-/// The reason why bytes are not a record.
+/// Why some bytes are not a record.
 pub(super) enum DecodeError {
     Damaged {
         /// The offset in the record.
@@ -27,7 +27,7 @@ pub(super) enum DecodeError {
         why: String,
     },
     Version(u16),
-    /// A whole record, but of a logging scheme that this build does not know.
+    /// A whole record of a logging scheme that this build does not know.
     Scheme(u8),
 }
 
@@ -38,18 +38,17 @@ fn damaged(at: usize, why: impl Into<String>) -> DecodeError {
     }
 }
 
-/// Returns the length of the record that begins with these bytes, as far as they state it.
+/// Returns the length of the record that begins with these bytes; `None` if they are too few to have the length fields.
 pub(super) fn stated_len(bytes: &[u8]) -> Option<u64> {
     let mut r = Reader::new(bytes);
     r.bytes(PREFIX_BYTES - 8)?;
     let log_part = r.u32()?;
-    // Another version may have something else in the second place.
+    // In another version the second length field may have another meaning.
     Some(u64::from(log_part.max(r.u32()?)))
 }
 
 impl Record {
-    /// Returns the offset of a section's payload from the record's begin, or the record's length if it has no such
-    /// section.
+    /// Returns the offset of a section's payload in the record, or the record's length if there is no such section.
     #[must_use]
     pub fn offset_of(&self, tag: Tag) -> u64 {
         let before = self
@@ -60,10 +59,10 @@ impl Record {
         to_u64(self.log_part().len() + before)
     }
 
-    /// Returns the record's bytes, as a copy has them.
+    /// Returns the record's bytes, as they are written to each copy.
     ///
     /// # Panics
-    /// Panics if they do not fit a copy.
+    /// Panics if the record is longer than a copy.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut out = self.log_part();
@@ -94,7 +93,7 @@ impl Record {
         self.log_part_with(&self.history.chain)
     }
 
-    /// Returns the log's part with these links as the chain.
+    /// Returns the log's part of the record, with `chain` as its closed incarnations.
     fn log_part_with(&self, chain: &[ChainLink]) -> Vec<u8> {
         let history = &self.history;
         let mut out = Vec::with_capacity(1024);
@@ -172,7 +171,7 @@ impl Record {
         if crc != crc32c(covered).to_le_bytes() {
             return Err(damaged(len - 4, "a checksum that does not hold"));
         }
-        // Every version has its checksum where `len` says, so another version is distinguished from damage.
+        // Every version has its checksum where `len` says. So a record of another version is not mistaken for damage.
         if version != FORMAT_VERSION {
             return Err(DecodeError::Version(version));
         }
@@ -189,8 +188,8 @@ impl Record {
     }
 }
 
-/// Combines the two damaged copies of one update to a record, and returns it with the sections that the `other`
-/// contributes. The log's part, table included, must be whole and the same in both.
+/// Combines two damaged copies of the same update. Returns the record, and the tags of the sections that were taken
+/// from `other`. Returns `None` unless the log's part, including the table of sections, is whole and the same in both.
 pub(super) fn combine(one: &[u8], other: &[u8]) -> Option<(Record, Vec<Tag>)> {
     let mut r = Reader::new(one);
     r.bytes(6)?;
@@ -276,7 +275,8 @@ fn history(r: &mut Reader<'_>) -> Option<History> {
     history.lives_follow_each_other().then_some(history)
 }
 
-/// Decodes the sections that the rest of the log's part lists. `at` is the offset at which the payloads begin.
+/// Decodes the sections that are listed in the rest of the log's part. `at` is the offset at which their payloads
+/// begin.
 fn decode_sections(
     r: &mut Reader<'_>,
     count: u16,

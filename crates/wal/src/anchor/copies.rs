@@ -1,9 +1,9 @@
-//! Reading the two copies of the anchor, and choosing the record that they hold.
+//! Reading the two copies of the anchor, and choosing the record.
 //!
-//! An update writes the same bytes to both copies, so two copies of one update differ only where one of them is
-//! damaged. If both are, each in other sections, the record is combined from the sections that are whole. Copies of
-//! different updates are never combined. The log's part, which has the update's number and every section's checksum,
-//! must be whole and the same in both.
+//! An update writes the same bytes to both copies, so two copies of the same update differ only where one of them is
+//! damaged. If both are damaged, but in different sections, the record is combined from the whole sections. Copies of
+//! different updates are never combined: the log's part must be whole and the same in both, and it has the update's
+//! number and every section's checksum.
 
 use perdura_base::limits::FORMAT_VERSION;
 use perdura_base::num::{round_up, to_u64, to_usize};
@@ -16,39 +16,39 @@ use crate::scheme::Scheme;
 
 pub(super) const SECTOR: u64 = 4096;
 
-/// The first words of the notes about a record that no copy holds whole.
+/// The beginning of the note about a record that neither copy holds whole.
 pub const COMBINED: &str = "the anchor is combined from its two copies";
 
-/// The contents of the anchor's file.
+/// The data read from the anchor's file.
 #[derive(Default)]
 pub(super) struct Copies {
-    /// The bytes of each copy that can be read.
+    /// The bytes of each copy that could be read.
     bytes: [Option<AlignedBuf>; 2],
     /// The record of each copy that is whole.
     records: [Option<Record>; 2],
-    /// The faults of the other copies.
+    /// The faults of the copies that are not whole.
     notes: Vec<String>,
     version: Option<u16>,
     unreadable: Option<Error>,
     damaged_at: Option<u64>,
 }
 
-/// The newest record.
+/// The newest record, as chosen from the copies.
 pub(super) struct Chosen {
     pub record: Record,
-    /// The notes about the copies for the operator.
+    /// Notes for the operator about the copies.
     pub notes: Vec<String>,
-    /// True if the second copy must be written and synced before the first is touched. It is damaged, or it was written
-    /// last and may be whole only in the system's memory.
+    /// True if the second copy must be written and synced before the first one is touched. That is so if the second
+    /// copy is damaged, or if it was written last and may be whole only in the system's memory.
     pub second_is_doubtful: bool,
 }
 
 impl Record {
-    /// Decodes a copy of the record at an offset of another file.
+    /// Decodes a copy of the anchor that is in another file, at `offset`.
     ///
     /// # Errors
     /// [`Error::Corrupt`] for bytes that are not a record, and for a scheme that this build does not know;
-    /// [`Error::Version`].
+    /// [`Error::Version`] for another version of the format.
     pub fn of_copy(file: &str, offset: u64, bytes: &[u8]) -> Result<Record> {
         match Record::decode(bytes) {
             Ok(record) => Ok(record),
@@ -101,7 +101,7 @@ impl Copies {
         Ok(())
     }
 
-    /// Returns the newest record that is whole, or that both copies make whole.
+    /// Returns the newest record that a copy holds whole or that both copies together give.
     ///
     /// # Errors
     /// [`Error::Version`] if another version of the format wrote a copy. [`Error::Corrupt`] or the disk's error if no
@@ -155,7 +155,7 @@ impl Copies {
     }
 }
 
-/// Reads the bytes of one copy: the number that its own length fields state, if that is possible.
+/// Reads one copy. Its length fields say how many bytes to read, if their value is possible.
 fn read_copy(file: &dyn File, copy: usize) -> Result<AlignedBuf> {
     let from = to_u64(copy * COPY_BYTES);
     let mut buf = AlignedBuf::zeroed(to_usize(SECTOR));
@@ -212,7 +212,7 @@ mod tests {
         }
     }
 
-    /// Inverts a byte of a section in a copy.
+    /// Inverts one byte of a section in one copy.
     fn damage(disk: &dyn Disk, record: &Record, copy: usize, tag: &[u8; 4]) {
         let raw = disk.open(ANCHOR_PATH, Access::Buffered).unwrap();
         let at = to_u64(copy * COPY_BYTES) + record.offset_of(Tag(*tag)) + 3;
@@ -275,11 +275,11 @@ mod tests {
         assert!(matches!(AnchorFile::open(&disk), Err(Error::Corrupt(_))));
     }
 
-    /// The second copy is written first: its bytes change only where it was damaged. So the two copies make a record,
-    /// whatever part of these bytes a power cut keeps.
+    /// The second copy is written first, and its bytes change only where it was damaged. So the two copies give a
+    /// record, whichever part of this write a power cut keeps.
     #[test]
     fn a_power_cut_while_a_combined_anchor_is_mended_leaves_a_record() {
-        // The log's part is longer than a write that is never torn.
+        // The log's part is longer than the longest write that cannot be torn.
         let mut long = example();
         long.history.incarnation = Incarnation(100);
         long.history.vouched.epoch = Epoch(1);

@@ -1,4 +1,4 @@
-//! The anchor's file: an update writes both copies and syncs each before it touches the other.
+//! The anchor's file. An update writes both copies, and syncs each one before it touches the other.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -15,24 +15,24 @@ use crate::failure::Failure;
 
 /// The anchor's file, open for updates.
 ///
-/// A *write* that is refused for want of space, as copy-on-write file systems do, is made again. It puts the same
-/// record into the same copy, before the other copy is touched. A failed sync is final.
+/// A *write* that is refused for want of space, as copy-on-write file systems do, can be repeated. The repetition
+/// writes the same record to the same copy, before the other copy is touched. A failed sync is final.
 ///
-/// Reading a copy whole does not prove it durable: after a failed sync the system shows bytes that the disk may not
-/// have. At most one copy can be in that state, since each is synced before the other is touched. The second is in that
-/// state if both are equal, the first if it is newer. So the first write of a life begins with the second copy as it
-/// was read, unless the first is newer.
+/// Even a copy that reads as whole may not be durable: after a failed sync the system may return bytes that the disk
+/// does not have. At most one copy can be in that state, because each is synced before the other is touched. If both
+/// copies are equal, that is the second one. If the first is newer, it is the first one. So the first update of a life
+/// begins by writing the second copy as it was read, unless the first is newer.
 pub struct AnchorFile {
     file: Arc<dyn File>,
     writes: parking_lot::Mutex<Writes>,
 }
 
-/// The copies that are not written yet.
+/// The writes that are still to be made.
 #[derive(Default)]
 struct Writes {
-    /// Copies with their bytes, in the order in which they are written and synced.
+    /// Copies and their new bytes, in the order in which they must be written and synced.
     due: VecDeque<(u64, Arc<AlignedBuf>)>,
-    /// True if a sync or a write has failed for good.
+    /// True if a sync has failed, or a write in a way that is final.
     failed: bool,
 }
 
@@ -56,7 +56,7 @@ impl AnchorFile {
         Ok(anchor_file)
     }
 
-    /// Reads the record as [`open`](Self::open) does, without the right to change anything.
+    /// Reads the record like [`open`](Self::open), but returns no handle to change the file.
     ///
     /// # Errors
     /// Fails like [`open`](Self::open).
@@ -76,13 +76,14 @@ impl AnchorFile {
         Ok(Some((file, chosen)))
     }
 
-    /// Opens the file and reads the newer whole copy, or combines two damaged ones of one update. Returns `Ok(None)` if
-    /// there is no database here. The strings say which copies are damaged or stale; the next update writes both.
+    /// Opens the file. Returns the newer whole record, or the record combined from two damaged copies of the same
+    /// update. The strings say which copies are damaged or stale; the next update writes both copies. Returns
+    /// `Ok(None)` if there is no database here.
     pub fn open(disk: &dyn Disk) -> Result<Option<(AnchorFile, Record, Vec<String>)>> {
         let Some((file, chosen)) = AnchorFile::choose(disk)? else {
             return Ok(None);
         };
-        // Written with the first update: opening alone changes nothing.
+        // It is written with the first update, because opening alone must change nothing.
         let doubtful = chosen.second_is_doubtful;
         let writes = Writes {
             due: doubtful
@@ -98,12 +99,12 @@ impl AnchorFile {
         Ok(Some((anchor_file, chosen.record, chosen.notes)))
     }
 
-    /// Writes both copies, each synced before the next is touched. Durable on return.
+    /// Writes both copies, and syncs each one before the next. The record is durable on return.
     ///
     /// # Errors
-    /// [`Failure::Delay`]: the record is being written, and a copy of it may be durable already.
-    /// [`finish`](Self::finish) or the next call completes it first. After [`Failure::Final`] nothing more is written
-    /// in this life.
+    /// [`Failure::Delay`]: the update is incomplete, and a copy of the record may be durable already.
+    /// [`finish`](Self::finish) or the next call completes the update first. After [`Failure::Final`] nothing more is
+    /// written in this life.
     pub fn write(&self, record: &Record) -> Result<(), Failure> {
         let mut writes = self.writes.lock();
         let bytes = sectors(record);
@@ -112,9 +113,9 @@ impl AnchorFile {
         self.write_due(&mut writes, 0)
     }
 
-    /// Writes the last record of a life with one sync: the first copy is synced, the second is written. The next life
-    /// begins with the second copy, as always when both are equal. A later call in this life writes and syncs the second copy
-    /// first. Durable on return.
+    /// Writes the last record of a life with one sync: the first copy is written and synced, the second only written.
+    /// The next life begins by writing the second copy, as always when both copies are equal. A later call in this life
+    /// also writes and syncs the second copy first. The record is durable on return.
     ///
     /// # Errors
     /// Fails like [`write`](Self::write).
@@ -130,7 +131,7 @@ impl AnchorFile {
         written.map_err(Failure::of_write)
     }
 
-    /// Completes the update that was delayed. Durable on return.
+    /// Completes an update that was delayed. The record is durable on return.
     ///
     /// # Errors
     /// Fails like [`write`](Self::write).
@@ -138,7 +139,7 @@ impl AnchorFile {
         self.write_due(&mut self.writes.lock(), 0)
     }
 
-    /// Writes and syncs the copies that are due, except for the last `left` of them.
+    /// Writes and syncs the copies in `due`, except for the last `left` of them.
     fn write_due(&self, writes: &mut Writes, left: usize) -> Result<(), Failure> {
         if writes.failed {
             let why = "an update of the anchor failed before";
@@ -163,7 +164,7 @@ impl AnchorFile {
     }
 }
 
-/// Returns the bytes of a copy, in whole sectors.
+/// Returns the bytes of a copy, padded to whole sectors.
 fn sectors(record: &Record) -> Arc<AlignedBuf> {
     let bytes = record.encode();
     let room = to_usize(round_up(to_u64(bytes.len()), SECTOR));
@@ -236,7 +237,7 @@ mod tests {
             .map(|(copy, _)| *copy)
             .collect();
         assert_eq!(due, [1], "the next life begins with it");
-        // Another update of this life begins with the second copy, too.
+        // A later update of this life begins with the second copy, too.
         record.history.seq = 4;
         file.write(&record).unwrap();
         assert_eq!(disk.pending_ops(), 0);
@@ -276,8 +277,8 @@ mod tests {
         assert!(message.contains("dl1p"), "{message}");
     }
 
-    /// The simulator found this. After a failed sync of the second copy, reads showed it whole while the disk had it
-    /// torn. The next life overwrote the first copy, and a power cut there left neither.
+    /// The simulator found this. After a failed sync of the second copy, reads returned it whole while the disk had it
+    /// torn. The next life overwrote the first copy. A power cut during that write left no whole copy.
     #[test]
     fn a_copy_that_only_reads_whole_is_not_relied_on() {
         use perdura_device::{CrashProfile, FaultPlan, SimDisk, SyncFailure};
@@ -285,7 +286,7 @@ mod tests {
         let mut record = example();
         record.history.streams = STREAMS_MAX;
         record.history.vouched.ends.clone_from(&many);
-        // This payload is as long as that of the images of the same number of streams.
+        // This payload has the length that the section of images has for this number of streams.
         let images = vec![0; 4 + 2 * (32 + 16 * usize::from(STREAMS_MAX))];
         record.sections.set(Tag(*b"IMGS"), true, images);
         let link = |number| ChainLink {
@@ -309,7 +310,7 @@ mod tests {
                     record.history.seq += 1;
                     record.history.incarnation = Incarnation(record.history.incarnation.0 + 1);
                     assert!(file.write(&record).is_err());
-                    // Another life of the process, on the same running machine.
+                    // A new life of the process, while the machine keeps running.
                     disk.set_plan(FaultPlan {
                         cut_after_ops: Some(cut),
                         ..FaultPlan::default()
@@ -331,7 +332,7 @@ mod tests {
         }
     }
 
-    /// A copy-on-write file system finds no space for an overwrite, perhaps after a part of it.
+    /// A copy-on-write file system may find no space for an overwrite, even after it has written a part of it.
     #[test]
     fn a_refused_copy_is_finished_with_its_record_before_the_other_copy_is_touched() {
         use perdura_device::{CrashProfile, FaultPlan, SimDisk};
@@ -410,7 +411,7 @@ mod tests {
 
     #[test]
     fn an_anchor_of_another_version_is_told_from_a_damaged_one() {
-        // Format version 2 began like this: the checksum is at the offset that the length gives.
+        // Format version 2 began like this. Its checksum is at the offset that the length field gives.
         let mut bytes = b"PANC\x02\0\0\0\x20\0\0\0\xff\xff\xff\xff".to_vec();
         bytes.resize(28, 3);
         bytes.extend(crc32c(&bytes).to_le_bytes());

@@ -17,36 +17,36 @@ pub use sections::{Section, Sections, Tag};
 
 /// The anchor's path on the data disk.
 pub const ANCHOR_PATH: &str = "anchor";
-/// Bytes of one copy.
+/// The size of one copy, bytes.
 pub const COPY_BYTES: usize = 64 * 1024;
 
 /// A closed incarnation whose log is still needed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChainLink {
-    /// Its incarnation.
+    /// The number of the incarnation.
     pub incarnation: Incarnation,
-    /// The durable epoch it ended with.
+    /// The durable epoch with which the incarnation ended.
     pub durable: Epoch,
-    /// The start of each of its streams.
+    /// The position at which it starts in each stream.
     pub start: Vec<Pos>,
-    /// The cut of each of its streams: everything beyond it is void for good.
+    /// The position at which each of its streams was cut. Everything beyond is void for good.
     pub cut: Vec<Pos>,
 }
 
-/// The part of the log that must exist: up to the newest durable epoch that was written into the anchor. A log that
-/// ends before it has lost acknowledged transactions.
+/// The part of the log that must exist: up to the newest durable epoch that was written to the anchor. A log that ends
+/// earlier has lost acknowledged transactions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Vouched {
     /// The durable epoch.
     pub epoch: Epoch,
-    /// Wall clock when it was durable, microseconds since 1970.
+    /// The wall clock when the epoch became durable, microseconds since 1970.
     pub wall_us: u64,
-    /// The end of the epoch in each stream; never before the start of the newest incarnation.
+    /// The position in each stream at which the epoch ends; never before the start of the newest incarnation.
     pub ends: Vec<Pos>,
 }
 
 impl Vouched {
-    /// Returns the value for a database that has written nothing yet.
+    /// Returns the value for a database in which nothing has been written yet.
     #[must_use]
     pub fn nothing(streams: u8) -> Self {
         Vouched {
@@ -57,28 +57,28 @@ impl Vouched {
     }
 }
 
-/// The log's own history, which the log keeps in the anchor.
+/// The log's part of the anchor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct History {
     /// A number that rises with every update.
     pub seq: u64,
-    /// The database.
+    /// The uuid of the database.
     pub uuid: Uuid,
-    /// The time at which it was made, microseconds since 1970.
+    /// The time at which the database was made, microseconds since 1970.
     pub created_us: u64,
-    /// Sizes of log segments.
+    /// The sizes of log segments.
     pub segments: SegmentSizes,
-    /// Number of log streams.
+    /// The number of log streams.
     pub streams: u8,
-    /// True if the database was closed cleanly: the newest image is the whole database.
+    /// True if the database was closed cleanly. The newest image then has the whole database.
     pub clean: bool,
     /// The logging scheme, which gives the log's records their meaning.
     pub scheme: Scheme,
     /// The newest life of the database.
     pub incarnation: Incarnation,
-    /// Commit epochs up to this one are used up.
+    /// The highest commit epoch that must not be used again.
     pub epoch_floor: Epoch,
-    /// Checkpoint epochs up to this one are used up.
+    /// The highest checkpoint epoch that must not be used again.
     pub ckpt_max: CkptEpoch,
     /// The part of the log that must exist.
     pub vouched: Vouched,
@@ -87,8 +87,8 @@ pub struct History {
 }
 
 impl History {
-    /// Returns whether the lives of the database follow each other. Incarnations must rise. No life may have ended with
-    /// a durable epoch above that of a later life or above what is vouched for.
+    /// Returns whether the lives of the database follow each other. Incarnations must rise, and no life may have ended
+    /// with a durable epoch above that of a later life or above the vouched epoch.
     #[must_use]
     pub(crate) fn lives_follow_each_other(&self) -> bool {
         let last = self.chain.last();
@@ -99,7 +99,7 @@ impl History {
             })
     }
 
-    /// Returns the history of a database that has written nothing.
+    /// Returns the history of a database in which nothing has been written.
     #[must_use]
     pub fn begin(
         uuid: Uuid,
@@ -124,7 +124,8 @@ impl History {
         }
     }
 
-    /// Returns the positions at which the newest incarnation's streams start: the last cut.
+    /// Returns the positions at which the newest incarnation starts in each stream. These are the cuts of the last
+    /// closed one.
     #[must_use]
     pub fn open_start(&self) -> Vec<Pos> {
         match self.chain.last() {
@@ -134,7 +135,7 @@ impl History {
     }
 }
 
-/// The record that both copies hold: the log's history and the sections of other components.
+/// The record that both copies hold: the log's history, and the sections of other components.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
     /// The log's own part.
@@ -144,8 +145,8 @@ pub struct Record {
 }
 
 impl Record {
-    /// Returns the number of closed incarnations that a copy has room for beside the sections. With those of the
-    /// product it is about 2,300 with one stream, and 240 with 16.
+    /// Returns the number of closed incarnations for which a copy has room beside the present sections. With the
+    /// product's sections it is about 2,300 for one stream, and 240 for 16.
     #[must_use]
     pub fn chain_max(&self) -> usize {
         let link_bytes = 12 + 16 * usize::from(self.history.streams);
@@ -161,7 +162,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::hex_example::{digits_of, digits_on};
 
-    /// Returns the example on the format page. The owners of its sections test their meaning.
+    /// Returns the example of the format page. The meaning of its sections is tested by their owners.
     pub fn example() -> Record {
         let mut uuid = [0; 16];
         for (i, byte) in (0..16u8).zip(uuid.iter_mut()) {

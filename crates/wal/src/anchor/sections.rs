@@ -1,4 +1,4 @@
-//! Sections of the anchor: the parts that other components own. The log carries them as bytes.
+//! Sections of the anchor: the parts of other components. The log stores their bytes without reading them.
 
 use std::fmt;
 
@@ -15,15 +15,15 @@ impl fmt::Display for Tag {
 /// One component's part of the anchor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Section {
-    /// The tag, which names its owner.
+    /// The tag, which identifies the owner.
     pub tag: Tag,
-    /// True if a build that does not know the tag must not open the database.
+    /// True if a build that does not know the tag must refuse to open the database.
     pub required: bool,
-    /// The payload; its owner alone reads it.
+    /// The payload, which only the owner interprets.
     pub bytes: Vec<u8>,
 }
 
-/// All sections of a record, in their order; no tag comes twice.
+/// All sections of a record, in their order. Tags are distinct.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Sections(Vec<Section>);
 
@@ -50,7 +50,7 @@ impl Sections {
         self.0.retain(|section| section.tag != tag);
     }
 
-    /// Replaces the section with this tag in its place, or adds it behind the others.
+    /// Replaces the section with this tag, or adds it behind the others.
     pub fn set(&mut self, tag: Tag, required: bool, bytes: Vec<u8>) {
         let section = Section {
             tag,

@@ -1,4 +1,4 @@
-//! The statements of anchor and scans about the end of the log.
+//! The facts about the end of the log that the anchor and the scans give.
 
 use std::borrow::Cow;
 
@@ -11,19 +11,19 @@ use crate::scan::{BlockRef, StreamScan};
 
 use super::verdict::{Facts, Log, Vouch};
 
-/// An epoch with the position in each stream at which it ends.
+/// An epoch, and the position in each stream at which it ends.
 #[derive(Clone)]
 pub(super) struct Ended<'a> {
     pub epoch: Epoch,
     pub ends: Cow<'a, [Pos]>,
 }
 
-/// The block that names the highest durable, or acknowledged, epoch.
+/// A block that proves that an epoch was durable or acknowledged.
 #[derive(Clone, Copy)]
 pub(super) struct Proof {
     pub epoch: Epoch,
     pub pos: Pos,
-    /// The number of the scan that found it.
+    /// The index of the scan that found the block.
     pub witness: usize,
 }
 
@@ -31,7 +31,8 @@ pub(super) struct Proof {
 pub(super) struct Known<'a> {
     pub anchor: &'a History,
     pub scans: &'a [StreamScan],
-    /// The highest epoch that the blocks show to be held in full, or the last one of the life before.
+    /// The highest epoch that the blocks show to be complete in every stream. If no epoch of the newest life is, it is
+    /// the last epoch of the life before.
     pub log: Ended<'a>,
     by: Log,
     pub proof: Option<Proof>,
@@ -91,7 +92,7 @@ impl<'a> Known<'a> {
         }
     }
 
-    /// Returns the epoch that becomes D unless evidence contradicts it, and its ends.
+    /// Returns the candidate: the epoch that becomes D unless evidence contradicts it, and its ends.
     pub(super) fn candidate(&self) -> (Epoch, &[Pos]) {
         let vouched = &self.anchor.vouched;
         match vouched.epoch > self.log.epoch {
@@ -100,14 +101,14 @@ impl<'a> Known<'a> {
         }
     }
 
-    /// Returns the block that names an acknowledged epoch above the candidate.
+    /// Returns the block that names the highest acknowledged epoch, if that epoch is above the candidate.
     pub(super) fn acked_beyond(&self) -> Option<Proof> {
         let (candidate, _) = self.candidate();
         self.acked.filter(|acked| acked.epoch > candidate)
     }
 
-    /// Returns the first stream that has a block which was written after a sync of the missing bytes before it, and
-    /// that block's position.
+    /// Returns the first stream that lacks bytes which had been synced, and the position of the block that proves it.
+    /// That block lies behind the missing bytes and was written after the sync.
     pub(super) fn out_of_reach(&self) -> Option<(&StreamScan, Pos)> {
         let mut scans = self.scans.iter();
         scans.find_map(|scan| scan.evidence.out_of_reach.map(|pos| (scan, pos)))
@@ -128,7 +129,7 @@ impl<'a> Known<'a> {
     }
 }
 
-/// Returns the block that names the highest epoch, of those that `named` returns; the first of equal ones.
+/// Returns the block that names the highest epoch, according to `named`. Of equal epochs the first one counts.
 fn highest(
     scans: &[StreamScan],
     named: impl Fn(&Evidence) -> Option<(Epoch, Pos)>,
@@ -148,7 +149,7 @@ fn highest(
     best
 }
 
-/// Returns whether every stream reaches its end. A block of another number of streams proves nothing.
+/// Returns whether every stream reaches its end in `ends`. Ends for another number of streams prove nothing.
 fn are_held(scans: &[StreamScan], ends: &[Pos]) -> bool {
     let mut ended = scans.iter().zip(ends);
     ends.len() == scans.len() && ended.all(|(scan, end)| scan.valid_end >= *end)

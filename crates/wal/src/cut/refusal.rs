@@ -1,4 +1,4 @@
-//! The reasons why a database refuses to start: what is missing, where, and since when.
+//! Words the errors of a database that refuses to start: what is missing, where, and since when.
 
 use perdura_base::moment::moment;
 use perdura_base::{Epoch, Error, Pos};
@@ -8,7 +8,7 @@ use super::evidence::Known;
 use crate::scan::{COPIED, StreamScan};
 
 impl Known<'_> {
-    /// Returns the error of a log that ends before the epoch that the anchor vouches for.
+    /// Returns the error for a log that ends before the epoch for which the anchor vouches.
     pub(super) fn short_of_vouched(&self, elsewhere: Option<Elsewhere>) -> Error {
         let (vouched, durable) = (&self.anchor.vouched, self.log.epoch);
         let mut scans = self.scans.iter();
@@ -46,7 +46,7 @@ impl Known<'_> {
         )
     }
 
-    /// Returns the error of a block that names a durable epoch which the log does not reach.
+    /// Returns the error for a log that does not reach a durable epoch which one of its blocks names.
     pub(super) fn proven_missing(&self) -> Error {
         let proof = self
             .proof
@@ -79,7 +79,7 @@ impl Known<'_> {
         )
     }
 
-    /// Returns the error of a sync that had passed the end of a stream.
+    /// Returns the error for a stream that lacks bytes which had been synced.
     pub(super) fn synced_missing(&self) -> Error {
         let (scan, pos) = self.out_of_reach().expect("a block beyond reach was found");
         let (durable, _) = self.candidate();
@@ -93,7 +93,7 @@ impl Known<'_> {
         )
     }
 
-    /// Returns the error of a block that names an acknowledged epoch which the log on disk does not reach.
+    /// Returns the error for a log on disk that does not reach an acknowledged epoch which one of its blocks names.
     pub(super) fn acked_missing(&self) -> Error {
         let proof = self.acked_beyond().expect("a block names what is missing");
         let scan = &self.scans[proof.witness];
@@ -115,7 +115,7 @@ impl Known<'_> {
         )
     }
 
-    /// Returns the error of a block at a position where no block of its epoch can be.
+    /// Returns the error for a block before the cut whose epoch is above the candidate.
     pub(super) fn contradiction(&self) -> Error {
         let (scan, block) = self.stray().expect("a stray block was found");
         let (durable, _) = self.candidate();
@@ -129,7 +129,7 @@ impl Known<'_> {
     }
 }
 
-/// Returns the error of a stream whose end does not hold what was expected there.
+/// Returns the error for a stream whose end lacks what was expected there.
 fn at_the_end(scan: &StreamScan, expected: String, lost: String) -> Error {
     Error::corrupt(
         format!("log stream {}", scan.stream),

@@ -1,4 +1,4 @@
-//! Every combination of facts, as scans and an anchor show it.
+//! Every combination of facts, turned into scans and an anchor.
 
 use std::collections::BTreeMap;
 
@@ -57,7 +57,7 @@ fn block(pos: Pos, epoch: u64) -> BlockRef {
     }
 }
 
-/// Returns two streams, both valid up to the end of `HELD`; the second has all evidence.
+/// Returns the scans of two streams. Both are valid up to the end of `HELD`, and the second has all the evidence.
 fn scans_of(facts: Facts) -> [StreamScan; 2] {
     let scan = |number: u8| StreamScan {
         stream: StreamId(number),

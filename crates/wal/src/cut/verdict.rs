@@ -1,27 +1,27 @@
-//! The decision of a restart about the log: one table over the facts that the scans and the anchor prove.
+//! A restart's decision about the log, as one table of the facts that the scans and the anchor prove.
 //!
-//! The *candidate* is the higher of two epochs: the one that the log holds in full, and the one that
-//! the anchor vouches for. Either the candidate becomes the durable epoch D, or evidence contradicts
-//! it and the database refuses to start. The log is never cut short of an acknowledged block.
+//! The *candidate* is the higher of two epochs: the highest one that the log has in full, and the one for which the
+//! anchor vouches. Either the candidate becomes the durable epoch D, or evidence contradicts it and the database
+//! refuses to start. No acknowledged block is ever cut off.
 
-/// The origin of the highest epoch that the log's blocks show to be held in full by every stream.
+/// The origin of the highest epoch that the log's blocks show to be complete in every stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Log {
-    /// The last epoch of the life before: the newest life has completed none.
+    /// It is the last epoch of the life before, because the newest life has completed none.
     LifeBefore,
-    /// An epoch whose ends a block gives.
+    /// It is an epoch whose ends a block names.
     Ends,
 }
 
-/// The epoch that the anchor vouches for, compared with what the log holds in full.
+/// The epoch for which the anchor vouches, compared with the highest epoch that the log has in full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Vouch {
-    /// Not higher.
+    /// The vouched epoch is not higher.
     Reached,
-    /// Higher, and every stream reaches the ends that the anchor gives. The block with the ends of that epoch may have
-    /// been written but is not needed.
+    /// The vouched epoch is higher, and every stream reaches the end that the anchor names. The block with the ends of
+    /// that epoch may be missing and is not needed.
     Held,
-    /// Higher, and a stream ends before its end.
+    /// The vouched epoch is higher, and a stream ends before the end that the anchor names.
     Short,
 }
 
@@ -32,10 +32,10 @@ pub(super) struct Facts {
     pub vouch: Vouch,
     /// True if a block names a durable epoch above the candidate.
     pub proven_beyond: bool,
-    /// True if a valid block lies far behind the end of its stream: so far that a sync had passed the end before the
+    /// True if a valid block lies so far behind the end of its stream that a sync must have passed that end before the
     /// block was written.
     pub out_of_reach: bool,
-    /// True if a block names an acknowledged epoch above the candidate, and that loss is not accepted.
+    /// True if a block names an acknowledged epoch above the candidate, and the caller does not accept that loss.
     pub acked_beyond: bool,
     /// True if a block before the candidate's cut has an epoch above the candidate.
     pub stray: bool,
@@ -44,27 +44,27 @@ pub(super) struct Facts {
 /// The decision of a restart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// D is the last durable epoch of the life before: the newest life keeps nothing.
+    /// D is the last durable epoch of the life before. Nothing of the newest life is kept.
     KeepLifeBefore,
     /// D is the highest epoch whose ends every stream reaches.
     KeepEnds,
-    /// D is the epoch that the anchor vouches for.
+    /// D is the epoch for which the anchor vouches.
     KeepVouched,
-    /// Refused: the log ends before the epoch that the anchor vouches for.
+    /// Refused: the log ends before the epoch for which the anchor vouches.
     ShortOfVouched,
     /// Refused: a block proves that a higher epoch was durable.
     ProvenMissing,
     /// Refused: a block proves that a sync passed the end of its stream.
     SyncedMissing,
-    /// Refused: a block proves that a higher epoch was acknowledged, which the mirror held.
+    /// Refused: a block proves that a higher epoch was acknowledged, which only the mirror had.
     AckedMissing,
     /// Refused: the order of epochs and positions is broken.
     Contradiction,
 }
 
 impl Facts {
-    /// Returns the verdict. Evidence of loss comes before a contradiction, because its error says what is lost. The
-    /// anchor's evidence comes first, because it names the epochs.
+    /// Returns the verdict. Evidence of loss decides before a contradiction does, because its error says what is lost.
+    /// Of the evidence of loss the anchor's decides first, because it names the epochs.
     pub(super) fn decide(self) -> Verdict {
         let Facts {
             log,
@@ -130,11 +130,11 @@ impl Facts {
 pub(super) mod tests {
     use super::*;
 
-    /// The table has a row for each pair of log and vouch, and a column for each set of the other facts. The columns
-    /// are in groups of four: nothing, `s` stray, `a` acknowledged beyond, `as`. The first group has those four alone,
-    /// the second with `o` out of reach, the third with `p` proven beyond, the last with both. `b` keeps the life
-    /// before, `e` ends, `v` vouched. `V` is short of vouched, `P` proven missing, `S` synced missing, `A` acknowledged
-    /// missing, `C` a contradiction.
+    /// The table has a row for each pair of log and vouch, and a column for each set of the other facts. Columns are in
+    /// groups of four: no fact, `s` stray, `a` acknowledged beyond, `as` both. The first group has only these facts.
+    /// The second group also has `o` out of reach, the third `p` proven beyond, and the last both. The letters: `b`
+    /// keep the life before, `e` keep ends, `v` keep vouched, `V` short of vouched, `P` proven missing, `S` synced
+    /// missing, `A` acknowledged missing, `C` contradiction.
     const TABLE: [(Log, Vouch, &str); 6] = [
         (Log::LifeBefore, Vouch::Reached, "bCAA SSSS PPPP PPPP"),
         (Log::LifeBefore, Vouch::Held, "vCAA SSSS PPPP PPPP"),
@@ -157,7 +157,7 @@ pub(super) mod tests {
         }
     }
 
-    /// Returns all combinations, each with the letter that the table gives.
+    /// Returns all combinations of facts, each with its letter in the table.
     pub(in super::super) fn all() -> impl Iterator<Item = (Facts, char)> {
         TABLE.into_iter().flat_map(|(log, vouch, row)| {
             let cells = row.chars().filter(|cell| *cell != ' ');
@@ -184,8 +184,8 @@ pub(super) mod tests {
         }
     }
 
-    /// The rule in one sentence each, independent of the table: nothing acknowledged is cut off, and
-    /// nothing is refused without evidence.
+    /// States the rule independently of the table: nothing acknowledged is cut off, and nothing is refused without
+    /// evidence.
     #[test]
     fn a_log_is_kept_if_and_only_if_no_evidence_contradicts_the_candidate() {
         for (facts, _) in all() {

@@ -1,4 +1,4 @@
-//! The blocks of the life from the vouched position on, each from the disk or from a tail.
+//! The blocks of a life from the vouched position on, each taken from the disk or from a tail.
 
 use perdura_base::limits::IN_FLIGHT_BYTES_MAX;
 use perdura_base::num::to_u64;
@@ -11,22 +11,22 @@ use crate::scan::OpenSegment;
 use crate::segment::SEGMENT_HEADER_BYTES;
 use crate::sizes::Span;
 
-/// The most bytes that one durable write covers; at least one block.
+/// The most bytes of one durable write, unless a single block is longer.
 pub(super) const RUN_BYTES: u64 = IN_FLIGHT_BYTES_MAX / 2;
 
 /// One block of the chain.
 pub(super) struct Link<'a> {
     pub pos: Pos,
     pub end: Pos,
-    /// The segment that holds it or will hold it.
+    /// The segment that contains the block, or will contain it.
     pub span: Span,
-    /// Its bytes, if a tail has them.
+    /// The block's bytes, if a tail has them.
     pub kept: Option<&'a [u8]>,
-    /// True if the disk has it, whole.
+    /// True if the disk has the whole block.
     is_on_disk: bool,
 }
 
-/// The blocks without a gap.
+/// The blocks from the vouched position on, without a gap.
 pub(super) struct Chain<'a> {
     links: Vec<Link<'a>>,
     /// The position at which the last block ends.
@@ -34,10 +34,10 @@ pub(super) struct Chain<'a> {
 }
 
 impl<'a> Chain<'a> {
-    /// Follows the blocks of disk and tails from the vouched position on, and compares them.
+    /// Follows the blocks of the disk and of the tails from the vouched position on, and compares the two.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if disk and tails differ, or a tail has no connection to the blocks before it; the disk's
+    /// [`Error::Corrupt`] if disk and tails differ, or if blocks are missing between a tail and the chain. The disk's
     /// error.
     pub fn gather(
         life: &DrainLife,
@@ -92,7 +92,7 @@ impl<'a> Chain<'a> {
         Ok(chain)
     }
 
-    /// Checks that the chain passes through the tail, or that the tail ends before the vouched position.
+    /// Checks that the tail joins the chain, or ends before the vouched position.
     fn check_connected(&self, life: &DrainLife, tail: &Kept<'_>) -> Result<()> {
         let Some(first) = tail.first_behind(life.vouched) else {
             return Ok(());
@@ -128,15 +128,15 @@ impl<'a> Chain<'a> {
         ))
     }
 
-    /// Returns all blocks from the first one that is missing on disk, or that may not be durable there while a later
-    /// one is missing.
+    /// Returns the blocks to write: all blocks from the first one that the disk lacks or that may not be durable on it.
+    /// The result is empty if the disk lacks none.
     pub fn to_write(&self) -> &[Link<'a>] {
         let Some(missing) = self.links.iter().position(|link| !link.is_on_disk) else {
             return &[];
         };
         let on_disk = self.links.iter().rev().find(|link| link.is_on_disk);
         let top = on_disk.map_or(Pos(0), |last| last.end);
-        // No block was written farther than this from the durable end of its stream.
+        // A block is never written farther than this from the durable end of its stream.
         let durable = top.0.saturating_sub(IN_FLIGHT_BYTES_MAX);
         let doubtful = self.links.partition_point(|link| link.end.0 <= durable);
         let (kept, written) = self.links.split_at(missing.min(doubtful));
@@ -148,7 +148,7 @@ impl<'a> Chain<'a> {
         written
     }
 
-    /// Divides these blocks into durable writes, each within one segment.
+    /// Divides these blocks into durable writes. Each write stays within one segment.
     pub fn runs<'b>(&self, links: &'b [Link<'a>]) -> impl Iterator<Item = &'b [Link<'a>]> {
         let mut rest = links;
         std::iter::from_fn(move || {
@@ -175,7 +175,7 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    /// Returns a chain of blocks of these lengths, MiB; bit i of `on_disk` says whether the disk has the i-th.
+    /// Returns a chain of blocks with these lengths in MiB. Bit i of `on_disk` says whether the disk has block i.
     fn chain(lengths: &[u64], on_disk: u32) -> Chain<'static> {
         let sizes = SegmentSizes::fixed(16 * MIB + SEGMENT_HEADER_BYTES);
         let (mut links, mut pos) = (Vec::new(), Pos(0));
@@ -217,7 +217,7 @@ mod tests {
                 assert_eq!(first, u64::from(missing), "{on_disk:010b}");
                 continue;
             };
-            // At most the last four blocks up to the last one on disk were in flight.
+            // Of the blocks up to the last one on disk, at most the last four were in flight.
             let doubtful = (last_there + 1).saturating_sub(4);
             assert_eq!(first, u64::from(missing.min(doubtful)), "{on_disk:010b}");
         }

@@ -1,4 +1,4 @@
-//! The part of a tail that counts, and the comparison of tails with each other.
+//! Determines the valid part of each tail, and compares the tails.
 
 use perdura_base::limits::SECTOR_BYTES;
 use perdura_base::num::{to_u64, to_usize};
@@ -11,14 +11,14 @@ use crate::lookup::newer_block;
 /// A position that no log reaches.
 const POS_MAX: u64 = 1 << 62;
 
-/// The longest prefix of a tail that consists of whole valid blocks.
+/// The valid part of a tail: the longest prefix that consists of whole valid blocks.
 pub(super) struct Kept<'a> {
     pub holder: &'a str,
     pub from: Pos,
     bytes: &'a [u8],
-    /// The position of each block, and then the end of the last one.
+    /// The positions of the blocks, followed by the end of the last one.
     bounds: Vec<Pos>,
-    /// The reason that ended the prefix, and the length of the whole tail, bytes. `None`: all of it counts.
+    /// Why the prefix ends, and the length of the whole tail in bytes. `None` if the whole tail is valid.
     why: Option<(String, usize)>,
 }
 
@@ -26,7 +26,7 @@ impl<'a> Kept<'a> {
     /// Checks a tail block by block.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] for a block that a newer build wrote.
+    /// [`Error::Corrupt`] if a newer build wrote one of the blocks.
     pub fn read(life: &DrainLife, tail: &'a KeptTail<'a>) -> Result<Kept<'a>> {
         let mut kept = Kept {
             holder: &tail.holder,
@@ -57,7 +57,7 @@ impl<'a> Kept<'a> {
         Ok(kept)
     }
 
-    /// Returns the length of the block with which `rest` begins, or the reason why it does not count.
+    /// Returns the length of the block with which `rest` begins, or why that block is not valid.
     fn next_len(&self, life: &DrainLife, rest: &[u8]) -> Result<Result<u64, String>> {
         let at = self.end();
         let is_position = (life.start.0..POS_MAX).contains(&at.0);
@@ -93,14 +93,14 @@ impl<'a> Kept<'a> {
         *self.bounds.last().expect("a tail has a beginning")
     }
 
-    /// Returns the block that begins at a position, if one does.
+    /// Returns the block that begins at a position; `None` if no block does.
     pub fn block_at(&self, pos: Pos) -> Option<&'a [u8]> {
         let at = self.bounds.binary_search(&pos).ok()?;
         let end = self.bounds.get(at + 1)?;
         Some(self.between(pos, *end))
     }
 
-    /// Returns the position of the first block that ends behind a position.
+    /// Returns the position of the first block that ends after `pos`.
     pub fn first_behind(&self, pos: Pos) -> Option<Pos> {
         let ends = self.bounds.get(1..)?;
         let at = ends.partition_point(|end| *end <= pos);
@@ -116,12 +116,12 @@ impl<'a> Kept<'a> {
         &self.bytes[to_usize(from.0 - self.from.0)..to_usize(end.0 - self.from.0)]
     }
 
-    /// Describes its place, for an error.
+    /// Describes the place of the tail for an error.
     pub fn place(&self, life: &DrainLife) -> String {
         format!("log stream {} as {} holds it", life.stream, self.holder)
     }
 
-    /// Describes the part of the tail that does not count.
+    /// Describes the part of the tail that is not valid; `None` if all of it is.
     pub fn note(&self) -> Option<String> {
         let (why, bytes) = self.why.as_ref()?;
         Some(format!(
@@ -134,10 +134,10 @@ impl<'a> Kept<'a> {
     }
 }
 
-/// Checks that all tails hold the same bytes where they overlap.
+/// Checks that the tails have the same bytes wherever they overlap.
 ///
 /// # Errors
-/// [`Error::Corrupt`] with both holders and the position.
+/// [`Error::Corrupt`], which names both holders and the position.
 pub(super) fn compare(life: &DrainLife, kept: &[Kept<'_>]) -> Result<()> {
     for (number, one) in kept.iter().enumerate() {
         for other in &kept[number + 1..] {
@@ -156,7 +156,7 @@ pub(super) fn compare(life: &DrainLife, kept: &[Kept<'_>]) -> Result<()> {
     Ok(())
 }
 
-/// Returns the error of two places that hold different bytes at a position.
+/// Returns the error for two places that have different bytes at a position.
 pub(super) fn differs(life: &DrainLife, one: &Kept<'_>, other: &str, at: Pos) -> Error {
     Error::corrupt(
         one.place(life),

@@ -1,28 +1,28 @@
-//! The drain: the step in which a takeover writes the blocks that other memories kept.
+//! The drain: a takeover writes the blocks that other nodes have kept in memory.
 //!
-//! A log with a mirror acknowledges transactions that its disk may not have. When its writer is gone, a takeover
-//! collects the *tails* that nodes kept of a life's streams. It writes the blocks that the disk lacks into the segments
-//! of that life. The ordinary restart follows, which knows no nodes: to it the log looks as if its flusher had come
-//! that far. `docs/formats/segment.md` has the rules, under *What a takeover writes*.
+//! A log with a mirror may acknowledge transactions that its disk does not have. If its writer fails, a takeover
+//! collects the *tails* of a life's streams that nodes have kept. It writes the blocks that the disk lacks to the
+//! segments of that life. Then comes the ordinary restart, which knows no nodes: to it the log looks as if its flusher
+//! had written these blocks. `docs/formats/segment.md` has the rules, under *What a takeover writes*.
 //!
 //! ```text
 //! tails ──longest valid prefix──► kept ──compared with each other and with the disk──► chain ──► durable writes
 //! ```
-//! The *chain* holds the life's blocks from the vouched position on, without a gap: each from the disk or from a tail.
-//! It is complete before the first write. Then everything from the first block that is missing on disk is written, in
+//! The *chain* has the life's blocks from the vouched position on, without a gap; each comes from the disk or from a
+//! tail. It is complete before the first write. Then all blocks from the first one that the disk lacks are written, in
 //! order.
 //!
 //! # Invariants
 //! * Nothing is written before all tails agree with each other and with the disk.
-//! * Each write is durable before the next one begins, and no block leaves the range that may be in flight. So an
-//!   interrupted drain leaves a state that a crash of a flusher may leave.
-//! * A drain changes no byte of a block that is whole on disk, so any number of interrupted drains may precede it.
+//! * Each write is durable before the next one begins, and no block is written beyond the range that may be in flight.
+//!   So an interrupted drain leaves a state that a crash of a flusher could also leave.
+//! * A drain changes no byte of a block that is whole on disk. So it works after any number of interrupted drains.
 //!
 //! # Deviations
-//! A whole block on disk may have been in flight when the writer stopped; reading it does not prove that it is durable.
-//! If blocks behind it are to be written, it is written again with the same bytes. Otherwise a power failure could lose
-//! it and keep blocks so far behind it that a restart would take the hole for damage. At most the bytes that may be in
-//! flight are written twice.
+//! A block that is whole on disk may have been in flight when the writer stopped. Reading it does not prove that it is
+//! durable. If later blocks are to be written, that block is first written again with the same bytes. Otherwise a power
+//! failure could lose it and keep blocks so far behind it that a restart would report the hole as damage. At most the
+//! bytes that may be in flight are written twice.
 
 mod chain;
 mod kept;
@@ -46,25 +46,25 @@ use write::Writer;
 /// One stream of the life that is drained, as the anchor describes it.
 #[derive(Debug, Clone)]
 pub struct DrainLife {
-    /// The database.
+    /// The uuid of the database.
     pub uuid: Uuid,
-    /// The life whose tails are written.
+    /// The life whose blocks are drained.
     pub incarnation: Incarnation,
     /// The stream.
     pub stream: StreamId,
-    /// Number of streams of the database.
+    /// The number of streams of the database.
     pub streams: u8,
-    /// Sizes of its segments.
+    /// The sizes of the database's segments.
     pub sizes: SegmentSizes,
     /// The position at which the life starts in this stream.
     pub start: Pos,
-    /// The position up to which the anchor vouches for the stream, or to which the log was cut if that is farther.
-    /// Nothing before it is compared or written.
+    /// The position up to which the anchor vouches for the stream, or the life's start if that is farther. Nothing
+    /// before it is compared or written.
     pub vouched: Pos,
 }
 
 impl History {
-    /// Returns the part of the history that a drain of the newest life needs for a stream.
+    /// Returns the facts from the history that a drain of the newest life needs for one stream.
     ///
     /// # Panics
     /// Panics if there is no such stream.
@@ -85,29 +85,29 @@ impl History {
     }
 }
 
-/// The part of a stream that one memory kept: bytes of blocks, the first of which is at `from`.
+/// The part of a stream that one node has kept in memory: blocks that begin at position `from`.
 #[derive(Debug, Clone)]
 pub struct KeptTail<'a> {
-    /// The name of the keeper, for errors and notes.
+    /// The name of the node, for errors and notes.
     pub holder: String,
     /// The position of the first byte.
     pub from: Pos,
-    /// The bytes. Only whole valid blocks from the beginning on count.
+    /// The bytes. Only the prefix of whole valid blocks is used.
     pub bytes: &'a [u8],
 }
 
 /// The result of a drain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Drained {
-    /// The first position that was written; `end` if nothing was.
+    /// The first position that was written; `end` if nothing was written.
     pub from: Pos,
-    /// The end of the stream's valid blocks now.
+    /// The end of the stream's valid blocks after the drain.
     pub end: Pos,
     /// The number of blocks written.
     pub blocks: u64,
-    /// The bytes of these blocks.
+    /// The bytes of the blocks written.
     pub bytes_written: u64,
-    /// The parts of the tails that did not count, and the reasons.
+    /// Describes the parts of the tails that were not valid, and why.
     pub notes: Vec<String>,
 }
 
@@ -120,7 +120,7 @@ impl DrainLife {
         }
     }
 
-    /// Opens the segments of this life that exist.
+    /// Opens the existing segments of this life.
     fn segments(&self, disk: &dyn Disk) -> Result<Vec<OpenSegment>> {
         let lives = Lives {
             uuid: self.uuid,
@@ -132,7 +132,7 @@ impl DrainLife {
         };
         let mut segments = open_segments(disk, &lives, self.stream)?;
         for segment in &mut segments {
-            // A drain may have to write into it.
+            // The fault is an error here, because the drain may have to write to this segment.
             if let Some(fault) = segment.size_fault.take() {
                 return Err(fault);
             }
@@ -147,15 +147,15 @@ impl DrainLife {
     }
 }
 
-/// Writes the blocks of a life that `tails` hold and the disk of the stream lacks.
+/// Writes the blocks of a life that `tails` have and the stream's disk lacks.
 ///
 /// # Errors
-/// [`Error::Corrupt`] if two places hold different blocks at one position, or a tail begins behind everything else:
-/// nothing was written. [`Error::Stopped`] if a write or sync failed. [`Error::Fenced`] if another process owns the
-/// disk. The disk's error for want of space: another drain with the same tails completes it.
+/// [`Error::Corrupt`] if two places have different blocks at one position, or if blocks are missing before a tail. In
+/// these cases nothing was written. [`Error::Stopped`] if a write or sync failed. [`Error::Fenced`] if another process
+/// owns the disk. The disk's error if it has no space: a later drain with the same tails completes the work.
 ///
 /// # Panics
-/// Panics if the database does not have the stream, or if the anchor vouches for less than the life's start.
+/// Panics if the database does not have the stream, or if the vouched position is before the life's start.
 pub fn drain(disk: &Arc<dyn Disk>, life: &DrainLife, tails: &[KeptTail<'_>]) -> Result<Drained> {
     assert!(life.stream < StreamId(life.streams), "a stream of the log");
     assert!(

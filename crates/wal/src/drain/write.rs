@@ -17,19 +17,19 @@ use crate::segment::{SEGMENT_HEADER_BYTES, SegmentId};
 use crate::shelf::{SegmentShelf, StreamLife};
 use crate::sizes::Span;
 
-/// Writes blocks into the segments of a life, and makes those that are missing.
+/// Writes blocks to the segments of a life, and creates missing segments.
 pub(super) struct Writer<'a> {
     disk: &'a Arc<dyn Disk>,
     life: &'a DrainLife,
     /// The segments that already existed.
     found: Vec<OpenSegment>,
-    /// The shelf, opened if a segment must be made.
+    /// The shelf; opened only if a segment must be created.
     shelf: Option<SegmentShelf>,
     current: Option<Segment>,
 }
 
-/// Wraps the error of a write. A write that found no space may be repeated. After any other failure the disk's contents
-/// are not known.
+/// Turns the error of a write into the drain's error. A write that found no space may be repeated. After any other
+/// failure the disk's contents are unknown.
 fn stopping(error: Error) -> Error {
     match Failure::of_write(error) {
         Failure::Delay(error) => error,
@@ -48,7 +48,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Writes blocks that lie side by side in one segment. They are durable on return.
+    /// Writes contiguous blocks of one segment. They are durable on return.
     pub fn write(&mut self, run: &[Link<'_>]) -> Result<()> {
         let (first, last) = (run.first().expect("a run"), run.last().expect("a run"));
         let span = first.span;
@@ -75,7 +75,8 @@ impl<'a> Writer<'a> {
         written.map_err(stopping)
     }
 
-    /// Returns the segment with this span, settled. Makes it if it does not exist.
+    /// Returns the segment with this span, and creates it if it does not exist. On return its header and the mark in
+    /// the segment before it are durable.
     fn enter(&mut self, span: Span) -> Result<Segment> {
         if let Some(current) = self.current.as_ref().filter(|current| current.span == span) {
             return Ok(current.clone());
@@ -119,7 +120,7 @@ impl<'a> Writer<'a> {
         Ok(Segment { span, file })
     }
 
-    /// Prepares a file, unless one is prepared, and gives it the name of a segment.
+    /// Gives a prepared file the name of a segment. Prepares a file first if none is prepared.
     fn make(&mut self, id: SegmentId, span: Span) -> Result<()> {
         let shelf = match &mut self.shelf {
             Some(shelf) => shelf,
@@ -132,7 +133,7 @@ impl<'a> Writer<'a> {
                     life: self.life.start,
                     has_deposed: true,
                 };
-                // No segment is given up here: the restart decides which ones are void.
+                // Here every segment counts as live: only the restart decides which ones are void.
                 none.insert(SegmentShelf::open(Arc::clone(self.disk), owner, |_| true)?)
             }
         };
@@ -153,7 +154,7 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// Reads the bytes of a block that only the disk has.
+/// Reads the bytes of a block that no tail has.
 fn read_again(segment: &Segment, link: &Link<'_>, into: &mut [u8]) -> Result<()> {
     let offset = SEGMENT_HEADER_BYTES + (link.pos.0 - segment.span.start.0);
     read_exact_at(segment.file.as_ref(), offset, into)?;

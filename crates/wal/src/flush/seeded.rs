@@ -1,4 +1,4 @@
-//! Seeded bugs of the flusher that need code; see [`perdura_base::flaw`].
+//! Seeded bugs of the flusher that need more than a condition; see [`perdura_base::flaw`].
 
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::{Epoch, Result};
@@ -9,7 +9,7 @@ use crate::failure::Failure;
 use crate::flusher::FlushState;
 
 impl FlushState {
-    /// Writes the block that counts already.
+    /// Writes the refused block that was counted as durable too early.
     pub(super) fn write_late(&mut self) -> Result<()> {
         match self.late.take() {
             Some((file, at, bytes)) => file.write_at(at, &bytes),
@@ -18,7 +18,7 @@ impl FlushState {
     }
 }
 
-/// Seals a block again when it is written, so that it names the D of that moment. This is the seeded bug.
+/// Seeded bug: seals a block again when it is written, so that it names the D of that moment.
 pub(super) fn seal_anew(parts: &mut [Part], durable: Epoch) {
     if let Some(part) = parts.last_mut()
         && armed(Flaw::SealedAnew)
@@ -29,7 +29,7 @@ pub(super) fn seal_anew(parts: &mut [Part], durable: Epoch) {
     }
 }
 
-/// Counts a write that the disk refused, and writes it with the next step. This is the seeded bug.
+/// Seeded bug: counts a refused write as durable, and writes it only with the next step.
 pub(super) fn count_refused(
     state: &mut FlushState,
     result: Result<(), Failure>,

@@ -42,7 +42,7 @@ fn streams(wal: &Wal) -> impl Iterator<Item = StreamId> {
     (0..wal.streams()).map(StreamId)
 }
 
-/// Appends to every stream, closes the epoch and seals it.
+/// Appends to every stream, closes the epoch and seals its blocks.
 fn seal(wal: &Wal) -> Epoch {
     for stream in streams(wal) {
         let none = PartitionSet::empty();
@@ -69,7 +69,7 @@ fn sync(wal: &Wal) {
     }
 }
 
-/// Raises the mirror of a stream to its sealed end.
+/// Raises the mirror's position in a stream to the stream's sealed end.
 fn hold(wal: &Wal, stream: u8) {
     wal.raise_mirror(StreamId(stream), wal.sealed_end(StreamId(stream)));
 }
@@ -97,7 +97,7 @@ fn a_mirror_has_a_durable_epoch_that_its_own_streams_decide() {
     hold(&wal, 1);
     let reached = wal.reached();
     assert!(Rung::ALL.iter().all(|rung| reached.at(*rung) == epoch));
-    // An end that was passed before undoes nothing in a stream, although the other one lags behind.
+    // Raising the mirror to an earlier end changes nothing, even while the other stream is behind.
     let before = wal.synced(StreamId(0));
     let next = commit(&wal);
     hold(&wal, 0);
@@ -126,7 +126,7 @@ fn a_mirror_may_be_ahead_of_the_disk_and_behind_it() {
     assert_eq!(wal.durable(Rung::Mirror), Epoch(2), "an end passed before");
     hold(&wal, 0);
     assert_eq!((wal.durable(Rung::Mirror), kept()), (Epoch(3), 0));
-    // A mirror that is ahead changes nothing about what is durable on disk.
+    // When the mirror is ahead, D of the disk does not change.
     seal(&wal);
     hold(&wal, 0);
     assert_eq!(wal.durable(Rung::Mirror), Epoch(4));

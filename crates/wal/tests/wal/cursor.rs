@@ -1,4 +1,4 @@
-//! A cursor reads everything that was appended and is durable, whatever else happens to the log.
+//! A cursor returns everything that was appended and is durable, whatever else happens to the log.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ const STREAMS: u8 = 2;
 /// A reader of one stream that keeps what it has read, as an archiver does.
 struct Reader {
     cursor: LogCursor,
-    /// The bodies since the last whole frame.
+    /// The bodies that were read since the last whole frame.
     bytes: Vec<u8>,
     groups: Vec<(Epoch, Vec<u8>)>,
 }
@@ -30,7 +30,7 @@ impl Reader {
         }
     }
 
-    /// Reads at most `blocks` blocks. Returns whether it has read everything that is durable.
+    /// Reads at most `blocks` blocks. Returns whether the reader has read everything that is durable.
     fn read(&mut self, wal: &Wal, blocks: usize) -> Result<bool, Error> {
         let durable = wal.durable_end(Rung::Disk);
         for _ in 0..blocks {
@@ -61,7 +61,7 @@ struct World {
     disk: Arc<SimDisk>,
     history: History,
     wal: Wal,
-    /// The groups that each stream's reader must return: those that were appended and are not void.
+    /// For each stream, the groups that its reader must return: those that were appended and have not become void.
     appended: Vec<Vec<(Epoch, Vec<u8>)>>,
     readers: Vec<Reader>,
     truncated: usize,
@@ -117,7 +117,8 @@ impl World {
         }
     }
 
-    /// Checks that the groups read are a prefix of those appended, and the whole durable prefix if `all` is set.
+    /// Checks that the groups read are a prefix of the groups appended. If `all` is set, they must be all durable
+    /// groups.
     fn check(&self, s: usize, all: bool) {
         let read = &self.readers[s].groups;
         assert!(self.appended[s].starts_with(read), "stream {s}");
@@ -131,7 +132,7 @@ impl World {
         }
     }
 
-    /// Replaces the reader by one that has lost its place: it begins behind everything durable.
+    /// Replaces a reader whose position was truncated by one that begins at the durable end.
     fn restart_reader(&mut self, stream: u8) {
         let s = usize::from(stream);
         let durable = self.wal.durable_end(Rung::Disk);
@@ -145,7 +146,7 @@ impl World {
         self.truncated += 1;
     }
 
-    /// Returns whether a segment of a life that the history names holds the position.
+    /// Returns whether the position is in an existing segment of a life that the history names.
     fn is_held(&self, stream: u8, at: Pos) -> bool {
         let s = usize::from(stream);
         let lives = self.history.lives();
@@ -163,8 +164,8 @@ impl World {
         })
     }
 
-    /// Truncates at the position of a reader, or anywhere before the last durable block, which the anchor then vouches
-    /// for.
+    /// Truncates at the position of a reader, or at a random position before the end of the last durable block. The
+    /// anchor vouches for everything durable.
     fn truncate(&mut self) {
         self.history.vouched = self.wal.durable_end(Rung::Disk);
         let ends = &self.history.vouched.ends;
@@ -212,7 +213,7 @@ impl World {
         self.lives += 1;
     }
 
-    /// Returns the decision of a restart. It scans the newest life alone, since older ones may be truncated.
+    /// Decides the cut as a restart does. It scans only the newest life, because older ones may be truncated.
     fn decide(&self) -> perdura_wal::Cut {
         let life = self.disk.life();
         let scans: Vec<_> = (0..STREAMS)
@@ -288,7 +289,7 @@ fn a_cursor_whose_open_segment_is_used_again_says_that_its_blocks_were_truncated
     write(1..20);
     let floor = wal.durable_end(Rung::Disk).ends;
     assert_eq!(wal.truncate(&floor).unwrap(), 2);
-    // The file that the cursor has open gets another name and other blocks in the same places.
+    // The file that the cursor has open gets another name, and other blocks at the same offsets.
     write(20..60);
     assert!(!disk.files().iter().any(|(path, _)| *path == first));
     let at = reader.cursor.at();

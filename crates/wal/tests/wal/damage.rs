@@ -1,4 +1,4 @@
-//! Flipped bytes and cut files: an error, or exactly a prefix of whole epochs.
+//! Flipped bytes and truncated files. The result must be an error, or exactly a prefix of whole epochs.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use perdura_wal::{Direction, History, Rung, SegmentSizes};
 
 use crate::setup::{anchor, append, flush, groups, open, scan};
 
-/// Writes three epochs over two streams. Returns the disk after a power cut.
+/// Writes three epochs to two streams. Returns the disk after a power cut.
 fn small_log(beacon: bool) -> (Arc<SimDisk>, History) {
     let disk = SimDisk::new(9);
     let anchor = anchor(2);
@@ -27,7 +27,7 @@ fn small_log(beacon: bool) -> (Arc<SimDisk>, History) {
     (disk, anchor)
 }
 
-/// Returns the number of epochs that survive, or the corruption that was reported.
+/// Returns the number of epochs that survive, or the error that a scan reports.
 fn outcome(disk: &Arc<SimDisk>, anchor: &History) -> Result<usize, Error> {
     let (scans, cut) = scan(disk, anchor)?;
     let all = groups(&scans, 0, Direction::Forward);
@@ -134,7 +134,7 @@ fn a_failed_sync_stops_the_log_for_good() {
 #[test]
 fn a_log_that_another_process_owns_stops_for_good_and_never_as_after_a_failure() {
     use perdura_device::FaultPlan;
-    // The first write of a plan is the header of a segment, its second one of all blocks.
+    // The first write of the plan is a segment's header, the second is a write of all blocks.
     for nth in 1..=2 {
         let disk = SimDisk::new(5);
         let wal = open(&disk, &anchor(1), 1);
@@ -167,7 +167,7 @@ fn a_log_that_another_process_owns_stops_for_good_and_never_as_after_a_failure()
     }
 }
 
-/// A file that is gone leaves no damaged byte behind, so the one before it must be marked.
+/// A lost file leaves no damaged byte. So the segment before it must be marked as followed.
 #[test]
 fn a_lost_segment_is_noticed_wherever_it_was() {
     let disk = SimDisk::new(7);
@@ -196,8 +196,8 @@ fn a_lost_segment_is_noticed_wherever_it_was() {
     }
 }
 
-/// A review found this. The search for evidence stopped a fixed way behind the gap, and an epoch larger than that hid
-/// everything after it.
+/// A review found this. The search for evidence ended at a fixed distance behind the gap. So an epoch larger than that
+/// distance hid everything after it.
 #[test]
 fn damage_within_an_epoch_larger_than_the_search_is_no_torn_tail() {
     let disk = SimDisk::new(8);
@@ -223,7 +223,7 @@ fn damage_within_an_epoch_larger_than_the_search_is_no_torn_tail() {
     assert!(matches!(scan(&disk, &anchor), Err(Error::Corrupt(_))));
 }
 
-/// A review found this: a log that had failed while idle took further writes.
+/// A review found this: a log that had failed while it was idle admitted further writes.
 #[test]
 fn a_log_that_has_failed_admits_nothing() {
     let disk = SimDisk::new(10);

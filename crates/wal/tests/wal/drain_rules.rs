@@ -1,4 +1,4 @@
-//! The parts of the tails that count in a takeover, and the tails that it refuses.
+//! The parts of tails that a takeover uses, and the tails that it refuses.
 
 use perdura_base::checksum::crc32c;
 use perdura_base::{Error, Incarnation, Pos, Uuid};
@@ -9,7 +9,7 @@ use perdura_wal::drain::KeptTail;
 use crate::drained::{Left, Work, at, leave};
 use crate::setup::anchor;
 
-/// Returns the log of a writer that was stopped in the middle of its copy.
+/// Returns the log of a writer that lost power in the middle of its copy to disk.
 fn left() -> Left {
     let mut left = leave(Work::small(7, 1), CrashProfile::Nothing);
     left.history.vouched = anchor(1).vouched;
@@ -83,7 +83,7 @@ fn rot_and_a_cut_in_a_tail_end_it_at_the_block_before() {
             drained.notes
         );
         assert!(drained.notes.iter().all(|note| note.contains("node a")));
-        // The tail of another memory continues where this one ends.
+        // The tail of another node continues where this one ends.
         let other = left.tail("b", drained.end, left.end());
         assert_eq!(left.drain(&[other]).unwrap().end, left.end());
         left.check_whole();
@@ -122,7 +122,7 @@ fn a_segment_that_another_one_follows_says_so_after_a_drain_too() {
     assert!(is_followed());
 }
 
-/// Returns a log of the same life with other blocks.
+/// Returns another log of the same life, with other blocks.
 fn other() -> Left {
     leave(Work::small(9, 1), CrashProfile::Nothing)
 }
@@ -144,7 +144,7 @@ fn places_that_differ_are_refused_and_both_are_named() {
     let path = left.place(Pos(0)).0;
     let on_disk = format!("{path} at byte 4096 has at position 0");
     refused(&left, &tails[1..], &["as node b holds it", &on_disk]);
-    // This is a block that begins within one of the disk's.
+    // This block begins inside a block on the disk.
     let mut blocks = other.bounds.iter().zip(&other.bounds[1..]);
     let (within, end) = blocks
         .find(|(start, _)| !left.bounds.contains(start))

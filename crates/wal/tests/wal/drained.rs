@@ -1,4 +1,4 @@
-//! A takeover writes the parts of the log that other memories kept, interrupted at every I/O.
+//! A takeover writes the part of the log that other nodes have in memory. It is interrupted at every I/O.
 
 use std::sync::{Arc, Mutex};
 
@@ -15,15 +15,15 @@ use crate::setup::{SEGMENT_BYTES, anchor, open_with};
 
 pub const STREAM: StreamId = StreamId(0);
 
-/// The remains of a writer that is gone: its disk, and all that it had sealed.
+/// The remains of a failed writer: its disk, and all blocks that it had sealed.
 pub struct Left {
     pub disk: Arc<SimDisk>,
     pub history: History,
-    /// The stream from its start.
+    /// The bytes of the stream from its start.
     pub all: Vec<u8>,
-    /// The position of each of its blocks, and the end of the last one.
+    /// The positions of the stream's blocks, followed by the end of the last one.
     pub bounds: Vec<Pos>,
-    /// The position up to which the disk had everything when the writer stopped.
+    /// The position up to which the disk had the stream when the writer stopped.
     pub synced: Pos,
 }
 
@@ -33,9 +33,9 @@ pub struct Work {
     pub seed: u64,
     pub segment_bytes: u64,
     pub block_bytes_max: usize,
-    /// The bytes appended, approximately.
+    /// The approximate number of bytes appended.
     pub bytes: usize,
-    /// The operation of its copy to disk at which the writer loses power.
+    /// The operation during the copy to disk at which the writer loses power.
     pub cut_after_ops: u64,
 }
 
@@ -51,7 +51,7 @@ impl Work {
     }
 }
 
-/// Appends and copies half, appends and seals the other half, then copies that until the power goes.
+/// Appends one half and copies it to disk, appends and seals the other half, then copies that until the power fails.
 pub fn leave(work: Work, profile: CrashProfile) -> Left {
     let disk = SimDisk::new(work.seed);
     let mut rng = fastrand::Rng::with_seed(work.seed);
@@ -94,7 +94,7 @@ pub fn leave(work: Work, profile: CrashProfile) -> Left {
     append(work.bytes / 2, &|| {
         while wal.flush_step(STREAM).unwrap() != FlushProgress::Idle {}
     });
-    // The first call makes a file for the next segment, and the second one gives it its name.
+    // The first call makes a file for the next segment, the second call gives it its name.
     for _ in 0..2 {
         wal.prepare_segment(STREAM, &|| {}).unwrap();
     }
@@ -121,7 +121,7 @@ pub fn leave(work: Work, profile: CrashProfile) -> Left {
     }
 }
 
-/// Keeps several writes in flight until all is written or the power goes.
+/// Keeps several writes in flight until everything is written or the power fails.
 fn copy(wal: &Wal, rng: &mut fastrand::Rng) {
     while !wal.is_idle() {
         let begun = wal.flush_begin(STREAM);
@@ -150,7 +150,7 @@ impl Left {
         drain(&life, &self.history.drain_life(STREAM), tails)
     }
 
-    /// Returns the last boundary at or before a position.
+    /// Returns the last block boundary at or before a position.
     pub fn bound_before(&self, pos: Pos) -> Pos {
         self.bounds[self.bounds.partition_point(|bound| *bound <= pos) - 1]
     }
@@ -166,7 +166,7 @@ impl Left {
         scan
     }
 
-    /// Checks that the disk holds every block, byte by byte, and nothing that a flusher would not leave.
+    /// Checks that the disk has every block, byte by byte, and nothing that a flusher could not have left.
     pub fn check_whole(&self) {
         let scan = self.scan();
         assert_eq!(scan.valid_end, self.end());
@@ -178,7 +178,7 @@ impl Left {
         }
     }
 
-    /// Returns the path and offset of a position.
+    /// Returns the path of the segment that contains a position, and the offset in that file.
     pub fn place(&self, pos: Pos) -> (String, u64) {
         let start = self.history.segments.span_at(Pos(0), pos).start;
         let id = SegmentId {
@@ -198,8 +198,8 @@ impl Left {
         bytes
     }
 
-    /// Drains with a power failure at every `step`-th I/O, then again, and checks the durable contents after that.
-    /// Returns the number of failures.
+    /// Drains with a power failure at every `step`-th I/O, then drains again and checks the durable contents. Returns
+    /// the number of power failures.
     fn interrupted_everywhere(
         &self,
         before: &SimSnapshot,
@@ -230,7 +230,7 @@ impl Left {
             );
             assert_eq!(self.drain(&tail).unwrap().end, self.end());
             if profile == CrashProfile::Killed {
-                // The blocks that the killed drain wrote can be read, but are not durable: the restart writes them
+                // The blocks that the killed drain wrote can be read but are not durable. The restart writes them
                 // again.
                 let (scan, disk) = (self.scan(), self.disk.life());
                 scan.write_again(disk.as_ref(), &self.history).unwrap();
@@ -265,7 +265,7 @@ fn a_drain_that_is_interrupted_at_any_io_is_completed_by_the_next_one() {
     );
 }
 
-/// The drain finds a block that the writer had in flight when it was killed, and that is not durable.
+/// The drain finds a block that was in flight when the writer was killed and that is not durable.
 #[test]
 fn a_drain_of_more_than_may_be_in_flight_leaves_no_block_too_far_behind_a_hole() {
     let work = Work {

@@ -1,5 +1,6 @@
-//! A source returns whole durable epochs of all streams, the same that a restart's scan finds. Writes may be in flight,
-//! epochs closed in part, void after a crash, or read in an earlier life.
+//! A source returns whole durable epochs of all streams, the same that the scan of a restart finds. This must be so
+//! with writes in flight, with epochs that are closed in some streams only, with epochs that a crash has made void, and
+//! across lives.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,10 +14,10 @@ use perdura_wal::{
 
 use crate::setup::{anchor, append, flush, next_life, open, scan};
 
-/// The frames of an epoch: kind and payload of those of each stream, in their order.
+/// The frames of an epoch, by stream: kind and payload of each frame, in order.
 type Frames = BTreeMap<u8, Vec<(u8, Vec<u8>)>>;
 
-/// An epoch as it was returned, or as the scan finds it.
+/// An epoch as the source returned it, or as a scan finds it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Whole {
     frames: Frames,
@@ -24,14 +25,14 @@ struct Whole {
     wall_us: u64,
 }
 
-/// The contents of an archive: epochs that have ended, and the frames of the one that is being read.
+/// The contents of an archive: the epochs that have ended, and the frames of the epoch that is being read.
 #[derive(Default)]
 struct Archive {
     epochs: BTreeMap<Epoch, Whole>,
     open: Frames,
 }
 
-/// The log, a source, and the epochs that it returned.
+/// The log, a source, and the epochs that the source has returned.
 struct World {
     rng: fastrand::Rng,
     disk: Arc<SimDisk>,
@@ -39,9 +40,9 @@ struct World {
     wal: Wal,
     source: EpochSource,
     archive: Archive,
-    /// The position with which a source of a later life begins: an archive run stored it, perhaps long ago.
+    /// The position at which the source of a later life begins. An archive run stored it, possibly long ago.
     saved: EpochEnds,
-    /// The epochs that each restart has made void.
+    /// The epochs that became void in each restart.
     void: Vec<std::ops::RangeInclusive<Epoch>>,
     counts: Counts,
 }
@@ -120,7 +121,7 @@ impl World {
         }
     }
 
-    /// Takes some steps of the source. Compares the returned epochs when it reports that it has returned all.
+    /// Takes some steps of the source. When it reports that it is idle, compares the returned epochs.
     fn read(&mut self, steps: usize) -> Result<(), String> {
         let durable = self.wal.durable_end(Rung::Disk);
         let mut places = BTreeMap::new();
@@ -191,7 +192,7 @@ impl World {
         Ok(())
     }
 
-    /// Opens a new source, like an archive that knows only what it has stored.
+    /// Opens a new source, as an archive does that knows only what it has stored.
     fn resume(&mut self) {
         self.source = source(&self.disk, &self.history, &self.saved);
         let kept = |epoch: &Epoch, _: &mut Whole| *epoch <= self.saved.epoch;
@@ -199,8 +200,8 @@ impl World {
         self.archive.open.clear();
     }
 
-    /// Checks that the source returned what the scan of the whole log finds. The check extends to the last epoch that
-    /// has ended, and at least to `at_least`.
+    /// Checks that the source has returned what a scan of the whole log finds. Compares the epochs up to the last one
+    /// that has ended, and at least up to `at_least`.
     fn check(&self, scans: &[StreamScan], at_least: Epoch) -> Result<(), String> {
         let mut found = scanned(scans);
         let ended = self.archive.epochs.keys().next_back().copied();
@@ -209,7 +210,7 @@ impl World {
         if let Some(epoch) = self.archive.epochs.keys().find(|e| !found.contains_key(e)) {
             return Err(format!("epoch {epoch} is void, or not in the log"));
         }
-        // A source that began later does not know the clocks before, so its moments differ.
+        // A source that began later has not seen the clocks before its start, so its moments may be earlier.
         let frames = |whole: &Whole| (whole.frames.clone(), whole.ends.clone());
         for (epoch, whole) in &found {
             let archived = self.archive.epochs.get(epoch);
@@ -226,7 +227,7 @@ impl World {
     }
 }
 
-/// Returns the epochs up to the cut, with their ends and moments.
+/// Returns the epochs up to the cut, with their frames, ends and moments.
 fn scanned(scans: &[StreamScan]) -> BTreeMap<Epoch, Whole> {
     let mut epochs: BTreeMap<Epoch, Whole> = BTreeMap::new();
     for block in scans.iter().flat_map(|scan| &scan.blocks) {
@@ -261,8 +262,8 @@ fn scanned(scans: &[StreamScan]) -> BTreeMap<Epoch, Whole> {
     epochs
 }
 
-/// Runs a random history. An error names an epoch that the source returned and a restart would not have, or that it
-/// missed.
+/// Runs a random history. The error names an epoch that the source returned although a restart would not keep it, or
+/// that the source missed.
 fn history(seed: u64) -> Result<Counts, String> {
     let mut world = World::new(seed);
     for _ in 0..200 {
@@ -288,7 +289,7 @@ fn history(seed: u64) -> Result<Counts, String> {
     let Archive { epochs, open } = &world.archive;
     assert!(open.is_empty(), "the last epoch has ended");
     let clocks: Vec<u64> = epochs.values().map(|whole| whole.wall_us).collect();
-    // Each source of a life has seen the clocks since it began.
+    // Every epoch has a moment from the clocks that its source has seen.
     assert!(clocks.iter().all(|clock| *clock > 0));
     let frames = epochs.values().flat_map(|whole| whole.frames.values());
     let long = |frame: &&(u8, Vec<u8>)| frame.1.len() > 8192;
@@ -335,7 +336,7 @@ fn seeded_bugs_of_what_is_archived_are_caught() {
             arm(Some(flaw));
             let seen = std::panic::catch_unwind(|| history(seed));
             arm(None);
-            // This is the oracle's reason, or that of an assertion.
+            // `why` is the oracle's error or the message of a panic.
             let why = match seen {
                 Ok(done) => done.err().unwrap_or_default(),
                 Err(panic) => panic.downcast_ref().cloned().unwrap_or_default(),
@@ -346,7 +347,7 @@ fn seeded_bugs_of_what_is_archived_are_caught() {
     }
 }
 
-/// Two streams, and an epoch of which one stream holds its part and the other does not.
+/// Two streams. Of one epoch, one stream has its part durable and the other does not.
 #[test]
 fn an_epoch_that_one_stream_does_not_hold_is_not_read_and_void_after_the_crash() {
     let disk = SimDisk::new(1);
@@ -438,7 +439,7 @@ fn a_log_that_ends_before_what_was_archived_has_lost_acknowledged_epochs() {
     assert!(here.check_durable(&durable).is_ok());
 }
 
-/// One source begins where a checkpoint does, in the middle of an epoch; another begins within a frame.
+/// One source begins at a checkpoint, in the middle of an epoch. Others begin in the middle of a frame.
 #[test]
 fn a_source_begins_at_the_marks_of_a_checkpoint_and_skips_the_rest_of_a_frame() {
     let disk = SimDisk::new(1);
@@ -473,8 +474,8 @@ fn a_source_begins_at_the_marks_of_a_checkpoint_and_skips_the_rest_of_a_frame() 
     let (mark, group) = (FrameKind::BeginCheckpoint, FrameKind::Group);
     let of_checkpoint = [(0, mark, 1), (0, group, 6), (1, mark, 1), (1, group, 6)];
     assert_eq!(frames(marks.clone()), of_checkpoint);
-    // The positions are those of the second block of the long group, and of the third, in which no frame begins but the
-    // first ends.
+    // These are the positions of the second and the third block of the long group. In the third block the group ends
+    // and no other frame begins.
     for within in [8192, 16_384] {
         assert!(Pos(within) < marks[1]);
         assert_eq!(frames(vec![marks[0], Pos(within)]), of_checkpoint);

@@ -1,4 +1,4 @@
-//! A log whose disk is full, or whose files are too few: the writes that are accepted, wait, and are refused.
+//! A log whose disk is full, or that has too few files: which writes are accepted, wait, or are refused.
 
 use perdura_base::{Error, Gsn, StreamId};
 use perdura_device::{CrashProfile, SimDisk};
@@ -36,7 +36,7 @@ fn a_full_disk_holds_blocks_back_and_lets_them_go_when_space_returns() {
                 }
             }
         }
-        // The housekeeper prepares ahead, and so notices fullness in time.
+        // The housekeeper prepares files ahead, and so detects a full disk in time.
         assert!(
             wal.prepare_segment(StreamId(0), &|| {})
                 .is_ok_and(|made| !made)
@@ -60,13 +60,13 @@ fn a_full_disk_holds_blocks_back_and_lets_them_go_when_space_returns() {
     assert!(wal.is_idle());
 }
 
-/// A review found this: once the disk had been full, segments that a checkpoint freed were not used.
+/// A review found this: after the disk had been full, the log did not use segments that a checkpoint had freed.
 #[test]
 fn segments_freed_while_the_disk_is_full_let_writes_go_on() {
     use perdura_device::FaultPlan;
     let disk = SimDisk::new(9);
     let wal = open(&disk, &anchor(1), 1);
-    // The disk fills up when not quite half of a segment is in use.
+    // The disk becomes full when not quite half of a segment is in use.
     for _ in 0..21 {
         append(&wal, 0, &[1; 20_000]);
         flush(&wal);
@@ -93,11 +93,11 @@ fn segments_freed_while_the_disk_is_full_let_writes_go_on() {
     assert!(wal.is_idle());
 }
 
-/// A copy-on-write file system finds no space for an overwrite, perhaps after a part of it.
+/// A copy-on-write file system may find no space for an overwrite, even after it has written a part of it.
 #[test]
 fn a_block_refused_for_want_of_space_is_written_again_before_anything_behind_it_counts() {
     use perdura_device::FaultPlan;
-    // The last turn makes fewer writes than `nth`, and refuses none.
+    // The loop ends with a turn that makes fewer than `nth` writes, so that none is refused.
     for nth in 1.. {
         let (disk, anchor) = (SimDisk::new(nth), anchor(1));
         let wal = open(&disk, &anchor, 1);
@@ -108,7 +108,7 @@ fn a_block_refused_for_want_of_space_is_written_again_before_anything_behind_it_
             ..FaultPlan::default()
         });
         let mut refused = 0;
-        // The data is longer than a segment, so that its header and the mark of the one before are refused too.
+        // The data is longer than a segment. So the header of the next segment and the mark before it are refused too.
         for value in 2..30 {
             append(&wal, 0, &[value; 3000]);
             wal.close_epoch();
@@ -148,7 +148,7 @@ fn a_block_refused_for_want_of_space_is_written_again_before_anything_behind_it_
     }
 }
 
-/// A review found this. The thread that prepares segments noticed fullness, but small ones were used up before. So
+/// A review found this. The preparing thread detected a full disk, but small segments had been used up before that. So
 /// writes were accepted that then waited for space.
 #[test]
 fn no_write_is_accepted_that_waits_for_space_however_small_the_segments_are() {
@@ -180,7 +180,7 @@ fn no_write_is_accepted_that_waits_for_space_however_small_the_segments_are() {
                 }
                 append(&wal, 0, &vec![7; *len]);
                 accepted += 1;
-                // Several writes share an epoch; none of them meets a full disk.
+                // Several writes share an epoch, and none of them may find the disk full.
                 if accepted.is_multiple_of(3) {
                     flush(&wal);
                 }
@@ -222,7 +222,7 @@ fn where_a_thread_prepares_segments_writers_are_held_back_until_it_has() {
     assert!(matches!(&refused, Err(Error::LogFull(why)) if why.contains("being prepared")));
     assert!(wal.is_behind(400_000) && !wal.is_short());
     assert!(calls.load(Ordering::SeqCst) > 0);
-    // Files of 64, 128 and 256 KiB hold it, once block headers and the reserve are counted twice.
+    // Files of 64, 128 and 256 KiB have room for the write, with block headers and twice the reserve.
     let mut made = 0;
     while wal
         .prepare_segment(s, &|| panic!("a writer waits"))
@@ -238,7 +238,7 @@ fn where_a_thread_prepares_segments_writers_are_held_back_until_it_has() {
     assert!(wal.is_idle());
 }
 
-/// A restart begins with the smallest size again, perhaps on a disk that large spares have filled.
+/// A restart begins again with the smallest size, possibly on a disk that large spares have filled.
 #[test]
 fn spares_of_sizes_that_are_not_needed_make_way_on_a_full_disk() {
     use perdura_device::{Disk, FaultPlan};
@@ -270,12 +270,12 @@ fn spares_of_sizes_that_are_not_needed_make_way_on_a_full_disk() {
         flush(&wal);
         accepted += 1;
     }
-    // The files are 64, 128 and 256 KiB, less the reserve.
+    // The existing files have 64, 128 and 256 KiB, less the reserve.
     assert!(accepted > 30, "{accepted}");
     assert!(wal.is_idle() && wal.is_disk_full());
 }
 
-/// A review found this: the trouble of one stream was forgotten when another one succeeded.
+/// A review found this: the trouble of one stream was cleared when another stream succeeded.
 #[test]
 fn the_trouble_of_a_stream_lasts_until_that_stream_is_out_of_it() {
     use perdura_device::{Clock, Disk, FaultPlan, ManualClock};
@@ -328,7 +328,7 @@ fn the_trouble_of_a_stream_lasts_until_that_stream_is_out_of_it() {
     assert!(wal.is_idle() && !wal.is_short());
     wal.admit(StreamId(0), 1).unwrap();
 
-    // A file that cannot be named is no trouble of preparing, and its trouble lasts.
+    // A failure to name a file is not a trouble of preparing, and it lasts until a file has been named.
     disks[1].set_plan(FaultPlan {
         fail_name_at: Some(2),
         ..FaultPlan::default()
@@ -348,7 +348,8 @@ fn the_trouble_of_a_stream_lasts_until_that_stream_is_out_of_it() {
     assert!(short == 1 && wal.is_idle() && !wal.is_short());
 }
 
-/// A review found this. Such a writer had to wait again and again once the files ahead sufficed for the common write.
+/// A review found this. Once the existing files had room for the common write, a writer that needed more had to wait
+/// for ever.
 #[test]
 fn a_writer_that_needs_more_than_a_full_disk_can_give_is_refused_and_not_held_back_for_ever() {
     use perdura_device::FaultPlan;
@@ -366,7 +367,7 @@ fn a_writer_that_needs_more_than_a_full_disk_can_give_is_refused_and_not_held_ba
     assert!(refused.contains("being prepared"), "{refused}");
     assert!(wal.is_refused_for_now(s, 400_000) && wal.is_behind(400_000));
     assert!(wal.prepare_segment(s, &|| {}).unwrap_err().is_disk_full());
-    // The next turn finds that nothing is due.
+    // The next call finds that no file is due.
     assert!(!wal.prepare_segment(s, &|| {}).unwrap() && !wal.is_short());
     let refused = wal.admit(s, 400_000).unwrap_err().to_string();
     assert!(refused.contains("no space"), "{refused}");
@@ -377,8 +378,8 @@ fn a_writer_that_needs_more_than_a_full_disk_can_give_is_refused_and_not_held_ba
     wal.admit(s, 400_000).unwrap();
 }
 
-/// The engine found this on a faulty disk: while writes were refused for the header, no write could show that there was
-/// space again.
+/// The engine found this on a faulty disk. Writes were refused because a header had been refused, so no write could
+/// show that there was space again.
 #[test]
 fn a_header_that_was_refused_and_is_written_refuses_no_write_any_more() {
     use perdura_device::FaultPlan;
@@ -387,7 +388,7 @@ fn a_header_that_was_refused_and_is_written_refuses_no_write_any_more() {
     for nth in 1..12 {
         let disk = SimDisk::new(9);
         let wal = open(&disk, &anchor(1), 1);
-        // More than half of the first segment is written, so that the second one is prepared and placed.
+        // More than half of the first segment is written, so that the second one can be prepared and placed.
         for _ in 0..5 {
             append(&wal, 0, &[1; 8000]);
         }
@@ -397,7 +398,7 @@ fn a_header_that_was_refused_and_is_written_refuses_no_write_any_more() {
             ..FaultPlan::default()
         });
         for _ in 0..6 {
-            // The thread that prepares files tries each again.
+            // The thread that prepares files repeats both steps.
             for step in [wal.prepare_segment(stream, &|| {}), wal.place_ahead(stream)] {
                 assert!(step.is_ok() || step.is_err_and(|error| error.is_disk_full()));
                 refused += u32::from(wal.admit(stream, 100).is_err());

@@ -1,5 +1,5 @@
-//! Several writes in flight, which complete in any order: the writes that count, the result of a restart, and the
-//! effect of each failure.
+//! Several writes in flight, which complete in any order: which of them count, what a restart finds, and what each
+//! failure causes.
 
 use std::any::Any;
 use std::io::ErrorKind;
@@ -18,14 +18,14 @@ use crate::setup::{anchor, append, flush, groups, open, open_on, scan, scan_on};
 
 const STREAM: StreamId = StreamId(0);
 
-/// Writes that stay in flight until the test ends them.
+/// Writes that stay in flight until the test completes them.
 #[derive(Default)]
 pub(crate) struct Held {
     flying: Vec<DurableWrite>,
     done: Vec<Completed>,
 }
 
-/// A disk whose durable writes are held.
+/// A disk that holds its durable writes until the test completes them.
 struct HeldDisk(MemDisk, Arc<Mutex<Held>>);
 
 struct HeldQueue(Arc<Mutex<Held>>);
@@ -37,7 +37,7 @@ impl Held {
         parts.map(|part| part.bytes().len() as u64).sum()
     }
 
-    /// Ends the n-th write in flight: it is made, or fails.
+    /// Completes the write in flight at index `at`: executes it, or fails it with `error`.
     pub(crate) fn end(&mut self, at: usize, error: Option<ErrorKind>) {
         let write = self.flying.remove(at);
         let result = match error {
@@ -122,14 +122,14 @@ impl Disk for HeldDisk {
     }
 }
 
-/// Returns a disk that holds its durable writes, and the writes that it holds.
+/// Returns a disk that holds its durable writes, and those writes.
 pub(crate) fn held_disk() -> (Arc<dyn Disk>, Arc<Mutex<Held>>) {
     let held = Arc::new(Mutex::new(Held::default()));
     let disk = Arc::new(HeldDisk(MemDisk::new(), Arc::clone(&held)));
     (disk, held)
 }
 
-/// Returns a log whose writes are held, with this many of one epoch each in flight.
+/// Returns a log on a disk that holds its writes. `count` writes are in flight, each of one epoch.
 fn with_in_flight(count: u8) -> (Arc<dyn Disk>, Wal, Arc<Mutex<Held>>) {
     let (disk, held) = held_disk();
     let wal = open_on(Arc::clone(&disk), &anchor(1), 1);
@@ -192,7 +192,7 @@ fn a_hole_that_a_later_block_names_as_durable_is_damage() {
     wal.close_epoch();
     wal.flush_begin(STREAM).unwrap();
     held.lock().unwrap().end(0, None);
-    // The block of the second epoch is removed, as if its write had been lost.
+    // The block of the second epoch is overwritten with zeros, as if its write had been lost.
     let path = SegmentId {
         stream: STREAM,
         start: Pos(0),
@@ -266,7 +266,7 @@ fn a_write_that_finds_no_space_is_repeated_in_its_place_before_any_other_begins(
 fn a_segments_header_and_the_mark_before_it_are_durable_before_its_first_block_is_written() {
     let (disk, anchor) = (SimDisk::new(3), anchor(1));
     let wal = open(&disk, &anchor, 1);
-    // The loop ends when the second segment is written.
+    // The loop ends when blocks of the second segment have been written.
     while wal.synced(STREAM) <= Pos(crate::setup::SEGMENT_BYTES) {
         append(&wal, 0, &[7; 8000]);
         flush(&wal);
@@ -296,7 +296,7 @@ fn a_segments_header_and_the_mark_before_it_are_durable_before_its_first_block_i
 fn a_segment_placed_ahead_is_empty_until_the_log_reaches_it_and_a_restart_ignores_it() {
     let (disk, anchor) = (SimDisk::new(4), anchor(1));
     let wal = open(&disk, &anchor, 1);
-    // More than half of the first segment is written, so that a file for the second is prepared.
+    // More than half of the first segment is written, so that a file for the second one is prepared.
     for _ in 0..5 {
         append(&wal, 0, &[1; 8000]);
     }

@@ -1,4 +1,4 @@
-//! The log from outside: everything written is read back, and damage is distinguished from an expected end.
+//! The log from outside: everything that was written is read back, and damage is not mistaken for an expected end.
 
 mod cursor;
 mod damage;

@@ -1,4 +1,4 @@
-//! A log that other memories hold too: sealing runs ahead of the disk, and what a restart refuses.
+//! A log with a mirror: how far sealing runs ahead of the disk, and what a restart refuses.
 
 use std::sync::{Arc, Mutex};
 
@@ -28,7 +28,7 @@ fn options(anchor: &History, block_bytes_max: usize, tail_bytes_max: u64) -> Wal
     }
 }
 
-/// Returns a log of one stream with blocks of up to 4 MiB and a tail of 24, on a disk that holds its writes back.
+/// Returns a log of one stream, with blocks of up to 4 MiB and a tail of 24 MiB, on a disk that holds its writes.
 fn long_log() -> (Arc<dyn Disk>, Wal, Arc<Mutex<Held>>) {
     let (disk, held) = held_disk();
     let mut anchor = anchor(1);
@@ -39,7 +39,7 @@ fn long_log() -> (Arc<dyn Disk>, Wal, Arc<Mutex<Held>>) {
     (disk, wal, held)
 }
 
-/// Appends a block of `mib` MiB in a separate epoch.
+/// Appends a block of `mib` MiB in an epoch by itself.
 fn append_block(wal: &Wal, mib: usize) {
     let none = PartitionSet::empty();
     let payload = vec![7; (mib << 20) - block::HEADER_BYTES - 8];
@@ -47,7 +47,7 @@ fn append_block(wal: &Wal, mib: usize) {
     wal.close_epoch();
 }
 
-/// At most four writes are in flight, each of 2 MiB or of one block.
+/// At most four writes are in flight. Each has at most 2 MiB, or is a single longer block.
 #[test]
 fn sealing_runs_ahead_of_the_disk_by_a_tail_and_the_copy_by_what_may_be_in_flight() {
     for (mib, most) in [(1, IN_FLIGHT_BYTES_MAX), (3, 6 * MIB)] {
@@ -103,7 +103,7 @@ fn run_ahead(mib: u64, most: u64) {
     }
 }
 
-/// Returns the bytes of the segments of `long_log` at a position.
+/// Returns the bytes that the segments of `long_log` have at a position.
 fn on_disk(disk: &dyn Disk, pos: Pos, len: usize) -> Vec<u8> {
     let mut anchor = anchor(1);
     anchor.segments = SegmentSizes::fixed(64 * MIB);
@@ -133,8 +133,9 @@ fn a_full_tail_pushes_back_like_a_full_queue() {
     }
 }
 
-/// Returns a mirrored log of two streams. The disk has two epochs, and of the third one stream only. The mirror had
-/// both streams when a block of the fourth epoch was sealed, which the disk has too.
+/// Returns a mirrored log of two streams. The disk has the first two epochs in both streams, and the third one in only
+/// one stream. The disk also has a block of the fourth epoch, which was sealed when the mirror had the third epoch in
+/// both streams.
 fn with_loss() -> (Arc<SimDisk>, History) {
     let disk = SimDisk::new(5);
     let anchor = anchor(2);
@@ -185,7 +186,7 @@ fn a_restart_that_ends_before_an_epoch_that_was_acknowledged_is_refused_unless_i
     }
     let cut = decide_cut(&anchor, &found, None, true).unwrap();
     assert_eq!((cut.durable, cut.lost_to), (Epoch(2), Some(Epoch(3))));
-    // The blocks of the life before it beyond its cut no longer count.
+    // The blocks that the life before wrote beyond its cut no longer count.
     let epoch = next_life(&mut anchor, &cut);
     let wal = open_with(life, &anchor, epoch, options(&anchor, 8192, 1 << 20));
     append(&wal, 0, b"after");

@@ -1,4 +1,4 @@
-//! Everything appended is read back, in whole epochs only.
+//! Everything that was appended is read back, in whole epochs only.
 
 use perdura_base::{CkptEpoch, Incarnation, PartitionSet, Pos, StreamId};
 use perdura_device::{CrashProfile, SimDisk};

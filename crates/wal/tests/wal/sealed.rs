@@ -1,4 +1,4 @@
-//! The point between sealing and writing, where a device receives the blocks that it sends to other memories.
+//! The moment between sealing and writing, at which a device receives blocks to send to other machines.
 
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
@@ -9,14 +9,15 @@ use perdura_wal::{FlushProgress, Rung, Wal};
 
 use crate::setup::{anchor, append, open, scan};
 
-/// A block as the observer received it.
+/// A block as the device received it.
 struct Shipped {
     stream: StreamId,
     pos: Pos,
     bytes: Vec<u8>,
 }
 
-/// Steps all flushers until they are idle, also after a write that was refused. Returns the number of refused writes.
+/// Takes the steps of all flushers until they are idle. Continues after a refused write. Returns the number of refused
+/// writes.
 fn flush_through_refusals(wal: &Wal) -> usize {
     wal.close_epoch();
     let mut refused = 0;
@@ -85,7 +86,7 @@ fn an_observer_receives_each_sealed_block_once_in_order_and_before_it_is_durable
     assert!(refused > 20, "{refused}");
 }
 
-/// Returns the bytes of the segment at a block's position.
+/// Returns the bytes that the segment has at a block's position.
 fn on_disk(disk: &Arc<SimDisk>, block: &Shipped) -> Vec<u8> {
     let anchor = anchor(2);
     let span = anchor.segments.span_at(Pos(0), block.pos);

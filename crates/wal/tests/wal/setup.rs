@@ -1,4 +1,4 @@
-//! A log on a simulated disk, and the reading of it after a crash.
+//! Sets up a log on a simulated disk, and reads it after a crash.
 
 use std::sync::Arc;
 
@@ -50,7 +50,7 @@ pub fn open_with(life: Arc<dyn Disk>, anchor: &History, epoch: u64, options: Wal
     Wal::open(&disks, clock, options, start, |_| true).unwrap()
 }
 
-/// Begins the next life where a restart has cut the log. Returns its first epoch.
+/// Begins the next life at the cut of a restart. Returns the life's first epoch.
 pub fn next_life(history: &mut History, cut: &Cut) -> u64 {
     history.chain.push(ChainLink {
         incarnation: history.incarnation,
@@ -87,8 +87,8 @@ pub fn flush(wal: &Wal) {
     }
 }
 
-/// Scans all streams in both ways: every body checked, and hopping from header to header. Everything that the hopping
-/// scan takes for granted must show when its units are read.
+/// Scans all streams twice: once checking every body, and once hopping from header to header. Damage that the hopping
+/// scan does not detect must be detected when its units are read.
 pub fn scan(disk: &Arc<SimDisk>, anchor: &History) -> Result<(Vec<StreamScan>, Cut)> {
     let life: Arc<dyn Disk> = disk.life();
     scan_on(&life, anchor)
@@ -141,7 +141,7 @@ fn scan_by(life: &Arc<dyn Disk>, anchor: &History, check: Check) -> Result<(Vec<
     Ok((scans, cut))
 }
 
-/// Returns all groups up to the cut, by stream.
+/// Returns all groups up to the cut, for each stream.
 pub fn groups(scans: &[StreamScan], unit_bytes: u64, direction: Direction) -> Vec<Vec<Vec<u8>>> {
     let of_stream = |scan: &StreamScan| {
         let mut units = scan.units(unit_bytes);

@@ -1,4 +1,4 @@
-//! Files that are prepared for a writer that is then refused.
+//! Files that are prepared for a writer which is then refused.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use perdura_wal::{SegmentSizes, Wal, WalOptions, WalStart};
 
 use crate::setup::*;
 
-/// The files stayed until segments needed them, and the images lacked the space.
+/// A bug once kept such files until segments needed them, so images lacked the space.
 #[test]
 fn what_was_prepared_for_a_writer_that_a_full_disk_refuses_is_given_back() {
     let disk = SimDisk::new(17);
@@ -40,13 +40,13 @@ fn what_was_prepared_for_a_writer_that_a_full_disk_refuses_is_given_back() {
         assert!(!wal.is_refused_for_now(s, long));
         wal.admit(s, 100).unwrap();
     }
-    // Another writer, for whose files there is space, waits and is admitted.
+    // Another writer needs files for which there is space. It waits and is admitted.
     assert!(wal.admit(s, middle).is_err() && wal.is_refused_for_now(s, middle));
     while wal.prepare_segment(s, &|| {}).unwrap() {}
     wal.admit(s, middle).unwrap();
 }
 
-/// The event loop let such a writer try in every round until the queue was shorter.
+/// A bug once made the event loop try such a writer in every round until the queue was shorter.
 #[test]
 fn a_full_disk_whose_files_have_room_has_a_writer_wait_for_a_long_queue_instead_of_trying_again() {
     let disk = SimDisk::new(18);
@@ -80,7 +80,7 @@ fn a_full_disk_whose_files_have_room_has_a_writer_wait_for_a_long_queue_instead_
     wal.admit(s, 4 << 20).unwrap_err();
     assert!(wal.prepare_segment(s, &|| {}).unwrap_err().is_disk_full());
     assert!(wal.is_disk_full() && wal.has_room_ahead(s));
-    // This is the server's check before each attempt; see `Db::is_behind`.
+    // The server makes this check before each attempt; see `Db::is_behind`.
     let waits = || wal.is_behind(100) && !wal.is_stuck();
     let (mut attempts, mut refused) = (0, 0);
     let mut appended = 0;
@@ -100,7 +100,7 @@ fn a_full_disk_whose_files_have_room_has_a_writer_wait_for_a_long_queue_instead_
         assert!(attempts < 100, "it is tried in every round");
     }
     assert_eq!((attempts, refused), (10, 0));
-    // With a queue as long as it may be a write is refused, though only for now: it has to wait.
+    // When the queue is as long as permitted, a write is refused, but only for now: the writer must wait.
     while wal.admit(s, 100).is_ok() {
         append(&wal, 0, &[7; 20_000]);
     }

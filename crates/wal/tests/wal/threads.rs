@@ -1,5 +1,5 @@
-//! Cursors beside the threads that a log has: writers, a flusher for each stream, and a checkpointer
-//! that truncates.
+//! Cursors that read while the threads of a log run: writers, a flusher for each stream, and a checkpointer that
+//! truncates.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -27,16 +27,16 @@ struct World {
     wal: Wal,
     disk: Arc<dyn Disk>,
     history: History,
-    /// The groups appended to each stream, in their order: the lock is held over the append.
+    /// The groups appended to each stream, in order. The lock is held during the append.
     appended: Vec<Mutex<Groups>>,
-    /// For each stream the position of the cursor for which the checkpointer keeps the log.
+    /// For each stream, the position of the cursor for whose sake the checkpointer keeps the log.
     kept_from: Vec<AtomicU64>,
     writers_done: AtomicU64,
     /// True once everything appended is durable, or a thread has panicked.
     over: AtomicBool,
 }
 
-/// A guard that ends the other threads' loops if its own thread panics.
+/// A guard that ends the loops of the other threads if its own thread panics.
 struct EndsAll<'a>(&'a World);
 
 impl Drop for EndsAll<'_> {
@@ -119,7 +119,7 @@ impl World {
         }
     }
 
-    /// Truncates up to the cursors that it keeps the log for. Returns the number of segments freed.
+    /// Truncates up to the cursors for which the log is kept. Returns the number of segments freed.
     fn truncate(&self) -> usize {
         let kept = self.kept_from.iter();
         let floor: Vec<Pos> = kept.map(|at| Pos(at.load(Ordering::SeqCst))).collect();
@@ -136,7 +136,7 @@ impl World {
         freed
     }
 
-    /// Reads everything that is ever durable and returns its groups.
+    /// Reads until everything durable has been read and the run is over. Returns the groups.
     fn read_all(&self, stream: u8) -> Groups {
         let (mut cursor, mut bytes, mut groups) =
             (self.cursor(stream, Pos(0)), Vec::new(), Vec::new());
@@ -166,8 +166,8 @@ impl World {
         }
     }
 
-    /// Reads from the oldest position that may still exist, and again from there whenever the log is truncated under
-    /// it.
+    /// Reads from the oldest position that may still exist. When the log is truncated at its position, begins again
+    /// from there.
     fn lag_behind(&self, stream: u8) {
         let kept = || Pos(self.kept_from[usize::from(stream)].load(Ordering::SeqCst));
         let mut cursor = self.cursor(stream, Pos(0));

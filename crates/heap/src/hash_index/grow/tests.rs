@@ -1,4 +1,4 @@
-//! Indexes of many ranges: as sets, and the cost of their steps of growth.
+//! Indexes of many ranges: their contents as sets, and the cost of their steps of growth.
 
 use std::collections::BTreeSet;
 
