@@ -153,7 +153,7 @@ fn an_archive_that_was_away_under_full_writes_gets_everything() {
         Reply::Status("OK".into())
     );
     wait_until(&server, "alarm", str::is_empty);
-    let back = "Archive back: it has all runs";
+    let back = "Archive back: all waiting runs";
     server.await_line(back, &[back]);
     server.stop();
     restore(&archive, &to);

@@ -381,7 +381,7 @@ fn what_a_database_always_has_is_missed_by_name_and_with_what_it_costs() {
         (data.join("anchor"), ["anchor", "backup"]),
         (
             data.join("log"),
-            ["log stream 0", "Every transaction since"],
+            ["log stream 0", "It contains every transaction"],
         ),
         (data.join("image-a"), ["pages of image A", "image B"]),
         (data.join("image-b/pages"), ["pages of image B", "image A"]),

@@ -167,7 +167,7 @@ fn what_does_not_go_with_a_tree_is_refused_by_name() {
         ("log1", "scheme is physiological"),
         ("log2", "scheme is physiological"),
         ("dl1p", "scheme is differential"),
-        ("sql1,aries", "play the same records"),
+        ("sql1,aries", "apply the same records"),
     ] {
         for dry in [&["restart", "--dry-run"][..], &["restart"]] {
             let way = [dry, &["--method", method]].concat();
@@ -244,7 +244,7 @@ fn pages_and_the_redo_start_are_shown() {
         &crashed,
         &["dump", "page", "0", "--image", "A"],
         2,
-        &["in no image"],
+        &["not in images"],
     );
     let flip = |bytes: &mut Vec<u8>| bytes[60] ^= 1;
     with_pages(&crashed, flip, || {
