@@ -133,7 +133,7 @@ impl Backer {
     pub fn want(&self) -> Result<u64> {
         if !self.archive.archives {
             return Err(Error::Usage(
-                "the database was opened without an archive. Open it with one".into(),
+                "the database has no archive. Open it with one".into(),
             ));
         }
         let mut book = self.book.lock();

@@ -91,7 +91,7 @@ impl Handshake {
         let proven = (caller.key).accepts(Side::Node, &terms, &greeting.proof);
         if caller.key.is_set() != greeting.keyed || !proven {
             let which = match (caller.key.is_set(), greeting.keyed) {
-                (true, false) => "this database has a key, but the node has none",
+                (true, false) => "the node has no key, but this database has one",
                 (false, true) => "the node needs a key, but this database has none",
                 _ => "the node has another key",
             };

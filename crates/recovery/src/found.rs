@@ -198,8 +198,8 @@ pub(crate) fn open_versioned_anchor(
         Version::Garbled(text) => text,
     };
     notes.push(format!(
-        "{VERSION_PATH} is damaged: it says {said}, but the anchor says version \
-         {FORMAT_VERSION}. Nothing is lost. The next start writes the file again"
+        "{VERSION_PATH} says {said}, but the anchor says version {FORMAT_VERSION}. The file is \
+         damaged. Nothing is lost: the next start writes it again"
     ));
     Ok(Some((file, anchor, notes)))
 }

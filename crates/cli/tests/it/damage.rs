@@ -419,7 +419,7 @@ fn foreign_and_stale_files_are_refused_alike_and_their_bytes_stay_off_the_termin
         told
     };
     let told = swap(&data.join("anchor"), &stale);
-    assert!(told.contains("an older one"), "{told}");
+    assert!(told.contains("an older anchor"), "{told}");
     let foreign = std::fs::read(other.join("anchor")).unwrap();
     let told = swap(&data.join("anchor"), &foreign);
     assert!(told.contains("another database"), "{told}");

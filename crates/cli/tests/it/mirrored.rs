@@ -151,7 +151,8 @@ fn verbs_that_read_the_disks_say_that_nodes_may_hold_the_end_and_call_it_no_dama
         let (code, said) = ended(&[verb, &["--data", data]].concat());
         assert_eq!(code, 0, "{verb:?}: {said}");
         assert!(
-            said.contains("in the memory of the log's nodes") && said.contains("This is not damage"),
+            said.contains("in the memory of the log's nodes")
+                && said.contains("This is not damage"),
             "{verb:?}: {said}"
         );
         assert!(!said.contains("DAMAGED"), "{verb:?}: {said}");

@@ -235,7 +235,7 @@ fn a_wrong_number_of_directories_is_a_usage_error() {
     let twice = ["--image-dir", arg(&spread.data), "--image-dir", "elsewhere"];
     let (code, text) = spread.verb(&[&["restart", "--dry-run"][..], &twice].concat());
     assert_eq!(code, 2, "{text}");
-    assert!(text.contains("spread over 1"), "{text}");
+    assert!(text.contains("has 1 image director"), "{text}");
     assert_eq!(spread.verb(&["verify"]).0, 0);
 }
 

@@ -159,7 +159,7 @@ fn wrong_pages_header(path: &str, head: &[u8], uuid: &Uuid) -> Error {
         return Error::Foreign {
             file: path.to_owned(),
             why: format!(
-                "its header names database {}, and the anchor names database {uuid}. Nothing was \
+                "its header names another database, {}, and the anchor names {uuid}. Nothing was \
                  changed. Restore both from one backup",
                 Uuid(owner)
             ),
