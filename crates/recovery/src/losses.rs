@@ -36,13 +36,13 @@ impl AcceptedLoss {
         match self.acked {
             Epoch(0) => {
                 format!(
-                    "in life {life} of the database, everything acknowledged after epoch \
-                     {durable} is lost"
+                    "life {life} of the database is kept up to epoch {durable}: everything \
+                     acknowledged after it is lost"
                 )
             }
             acked => format!(
-                "in life {life} of the database, everything after epoch {durable} is lost: \
-                 epochs {} to {acked} had been acknowledged",
+                "life {life} of the database is kept up to epoch {durable}: epochs {} to {acked} \
+                 had been acknowledged and are lost",
                 durable.0 + 1
             ),
         }
@@ -267,9 +267,13 @@ mod tests {
     fn the_epochs_that_are_lost_are_named() {
         assert_eq!(
             loss(3, 10, 12).text(),
-            "in life 3 of the database, everything after epoch 10 is lost: epochs 11 to 12 had \
-             been acknowledged"
+            "life 3 of the database is kept up to epoch 10: epochs 11 to 12 had been \
+             acknowledged and are lost"
         );
-        assert!(loss(3, 10, 0).text().ends_with("after epoch 10 is lost"));
+        assert!(
+            loss(3, 10, 0)
+                .text()
+                .ends_with("everything acknowledged after it is lost")
+        );
     }
 }

@@ -167,7 +167,7 @@ fn verbs_that_read_the_disks_say_that_nodes_may_hold_the_end_and_call_it_no_dama
     server.stop();
     let (code, said) = ended(&["verify", "--strict", "--data", data]);
     assert!(
-        code == 0 && !said.contains("memory of nodes"),
+        code == 0 && !said.contains("memory of the log's nodes"),
         "{code}: {said}"
     );
 }

@@ -147,7 +147,7 @@ fn a_running_database_leaves_open_what_its_anchor_does_not_vouch_for() {
     let (code, said) = ended(&["receipt", "check", "--data", arg(&data), &far]);
     assert_eq!(code, 1, "{said}");
     assert!(
-        said.starts_with("undecided") && said.contains("is running"),
+        said.starts_with("undecided") && said.contains("is still running"),
         "{said}"
     );
     // A checkpoint begins only behind durable epochs, and the anchor then names it.
