@@ -62,7 +62,7 @@ fn said(words: &[&str], dir: &Path, code: i32, parts: &[&str]) {
 fn a_log_with_calls_is_shown_and_checked_and_needs_their_program() {
     let dir = tempfile::tempdir().unwrap();
     crashed(dir.path(), &Family::ALL, true);
-    let needs = "calls of procedure 42";
+    let needs = "procedure 42";
     said(&["digest"], dir.path(), 2, &[needs]);
     said(&["restart", "--dry-run"], dir.path(), 2, &[needs]);
     let command = ["restart", "--dry-run", "--method", "command"];
