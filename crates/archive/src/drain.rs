@@ -125,7 +125,7 @@ impl Drain {
             },
             Stage::Adding => {
                 return Err(Error::Stopped(
-                    "the drain waits for its run to be added, or has failed".into(),
+                    "the backlog waits for its run to be added, or has failed".into(),
                 ));
             }
             Stage::Forget(mut publication) => {

@@ -49,8 +49,8 @@ impl LogOrder {
             let taken = bytes.len() + fragments.len() + (heads.len() + 1) * size_of::<Head>();
             if taken > LOG_ORDER_BYTES {
                 return Err(Error::Usage(format!(
-                    "{} has more than {LOG_ORDER_BYTES} bytes of records, which are not put into the log's order in \
-                     memory: restore in one pass, which needs no memory for them",
+                    "{} has more than {LOG_ORDER_BYTES} bytes of records, too many to sort in \
+                     memory. Use the restore in one pass, which needs no memory for them",
                     run.id().name()
                 )));
             }

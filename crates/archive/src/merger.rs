@@ -224,7 +224,7 @@ impl Merger {
     ) -> Result<Merger> {
         if options.fan_in < 2 {
             return Err(Error::Usage(format!(
-                "{} runs cannot become one",
+                "{} runs cannot be merged into one",
                 options.fan_in
             )));
         }

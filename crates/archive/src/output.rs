@@ -109,7 +109,7 @@ impl Output {
     fn publish(&self) -> Result<()> {
         match self.disk.publish(&self.temporary, &self.path) {
             Err(error) if is_there(&error) => Err(Error::Usage(format!(
-                "{} exists and is not replaced",
+                "{} exists already and is not overwritten",
                 self.path
             ))),
             published => published,
@@ -177,7 +177,7 @@ impl Ending {
             Stage::Done => Stage::Done,
             Stage::Failed => {
                 return Err(Error::Stopped(format!(
-                    "{} was given up after a failed write",
+                    "{} was abandoned after a failed write",
                     self.out.temporary
                 )));
             }

@@ -106,7 +106,7 @@ impl Copying {
     pub fn add(&mut self, epoch: Epoch, record: &PageRecord<'_>) -> Result<()> {
         let Some(after) = epoch.0.checked_sub(self.begin.0) else {
             return Err(Error::Usage(format!(
-                "a copy that begins with epoch {} takes no record of epoch {epoch}",
+                "a record of epoch {epoch} cannot be added to a copy that begins with epoch {}",
                 self.begin
             )));
         };

@@ -60,7 +60,7 @@ impl Arena {
         let after = epoch.0.checked_sub(self.begin.0);
         let Some(after) = after.filter(|after| *after < EPOCHS_MAX) else {
             return Err(Error::Usage(format!(
-                "a run that begins with epoch {} takes no record of epoch {epoch}",
+                "a record of epoch {epoch} cannot be added to a run that begins with epoch {}",
                 self.begin
             )));
         };
@@ -145,7 +145,7 @@ pub(crate) fn write_some(
 pub(crate) fn cut_range(begin: Epoch, end: Epoch, last: Option<Epoch>) -> Result<EpochRange> {
     if let Some(last) = last.filter(|last| *last >= end) {
         return Err(Error::Usage(format!(
-            "a run cannot end before epoch {end}: it has records of epoch {last}"
+            "a run with records of epoch {last} cannot end before epoch {end}"
         )));
     }
     EpochRange::new(begin, end)

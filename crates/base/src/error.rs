@@ -46,7 +46,7 @@ impl fmt::Display for Corruption {
 
 /// The source of an input/output error: a FIFO, a socket or a device has the name of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("it is {kind}, not a regular file; move it away")]
+#[error("it is {kind}, not a regular file. Move it away")]
 pub struct NotRegular {
     /// The kind of the file that was found, with its article.
     pub kind: &'static str,
@@ -60,7 +60,10 @@ pub enum Error {
     Usage(String),
 
     /// Caller: the write was refused because memory is at its limit. Reads and deletes work.
-    #[error("memory limit reached: {used} bytes of {limit}")]
+    #[error(
+        "memory limit reached: {used} of {limit} bytes are in use. Remove data or raise the \
+             limit"
+    )]
     OutOfMemory {
         /// Bytes in use.
         used: u64,
@@ -70,7 +73,10 @@ pub enum Error {
 
     /// Caller: a transaction touched a partition whose latch it does not hold. The executor noted the partition. It
     /// undoes the transaction and runs it again with that latch, whatever the closure returns.
-    #[error("partition {0} is not latched yet: the transaction runs again with it")]
+    #[error(
+        "the transaction has not locked partition {0} yet. It is undone and runs again with \
+             that lock"
+    )]
     Undeclared(PartitionId),
 
     /// Caller: the log has no room until the flusher or the disk catches up; try again.
@@ -79,9 +85,9 @@ pub enum Error {
 
     /// Caller: a reader of the log asks for blocks that have been truncated.
     #[error(
-        "the log of stream {stream} at position {wanted} has been truncated; its oldest segment begins \
-         at {}. Begin again from an image, at a position that the log still holds",
-        oldest.map_or_else(|| "no position".to_owned(), |pos| pos.to_string())
+        "log stream {stream} no longer contains position {wanted}; it begins at {}. Begin again \
+         from an image, at a position that the log still contains",
+        oldest.map_or_else(|| "no position, because it is empty".to_owned(), |pos| pos.to_string())
     )]
     Truncated {
         /// The stream.
@@ -95,9 +101,9 @@ pub enum Error {
     /// Corruption: the archive holds epochs that the log does not reach. Only durable epochs are archived, so
     /// the log has lost acknowledged transactions.
     #[error(
-        "the archive holds the log up to epoch {archived}, and the log that was found is durable up to epoch \
-         {durable}: acknowledged transactions of the epochs between are missing in it. Nothing was changed. \
-         Restore the log from a copy, or the database from the archive"
+        "the log ends with epoch {durable}, but the archive contains the log up to epoch \
+         {archived}. The log has lost the acknowledged transactions of the epochs between. \
+         Nothing was changed. Restore the log from a copy, or the database from the archive"
     )]
     LostLog {
         /// The archive's end.
@@ -108,9 +114,9 @@ pub enum Error {
 
     /// Corruption: the archive ends before the end that the anchor names. The log may have been cut between the two.
     #[error(
-        "the archive ends with epoch {archived}, and the anchor says that it holds the log up to epoch {anchor}: \
-         it has lost runs, or is another copy. The database is whole. Restore the archive's files, or begin \
-         archiving again with a new backup"
+        "the archive ends with epoch {archived}, but the database had archived its log up to \
+         epoch {anchor}. The archive has lost files, or is an older copy. The database is \
+         intact. Restore the archive's files, or begin a new archive with a new backup"
     )]
     ArchiveBehind {
         /// The archive's last epoch.
@@ -121,8 +127,9 @@ pub enum Error {
 
     /// Environment: another process writes the archive in the same role.
     #[error(
-        "{manifest} was written by another {role} process: two of them use this archive, and only one may. \
-         This one writes nothing more to it. Stop one of them, or give it an archive directory of its own"
+        "{manifest} was written by another {role} process. Only one such process may use an \
+         archive. This one writes nothing more to it. Stop one of the two, or give each another \
+         archive directory"
     )]
     ArchiveTaken {
         /// The manifest that the other process wrote.
@@ -143,20 +150,22 @@ pub enum Error {
     },
 
     /// Environment: the database has stopped after an earlier failure and acknowledges nothing.
-    #[error("stopped after a failure: {0}. Restart the database; nothing acknowledged is lost")]
+    #[error("stopped after a failure: {0}. Restart the database. No acknowledged write is lost")]
     Stopped(String),
 
     /// Fenced: another process owns the log now. The text says how that was found.
     #[error(
-        "another process owns the log now: {0}. This process has stopped and writes nothing more. \
-         What it acknowledged is in the log; use the database through the process that owns it"
+        "another process owns the log now: {0}. This process has stopped and writes nothing \
+         more. All that it acknowledged is in the log. Use the database through the other \
+         process"
     )]
     Fenced(String),
 
     /// Fenced: files or directories of the database have lost their names, or other files have these names now.
     #[error(
-        "the files of the database are no longer where it was opened: {0}. This process has stopped and writes \
-         nothing more. Bring the files back, or restore a copy or a backup, before you start it again"
+        "the files of the database were moved, removed or replaced: {0}. This process has \
+         stopped and writes nothing more. Put the files back, or restore a copy or a backup. \
+         Then start the database again"
     )]
     Displaced(String),
 
@@ -165,11 +174,11 @@ pub enum Error {
     Cancelled(String),
 
     /// Environment: a snapshot was ended, because too much memory was kept for it. Nothing is lost.
-    #[error("the snapshot was ended to free memory; take another one")]
+    #[error("the snapshot was closed to free memory. Take another one")]
     SnapshotEnded,
 
     /// Environment: another process has the data directory open.
-    #[error("{dir} is in use by another process, which holds its lock")]
+    #[error("{dir} is in use: another process has locked it. Stop that process first")]
     Locked {
         /// The data directory.
         dir: String,
@@ -181,9 +190,10 @@ pub enum Error {
 
     /// Corruption family: the file is whole but was written by another version.
     #[error(
-        "{file} has format version {found}; this build reads only version {supported}. \
-         Export the data with the build that wrote it (`perdura export`) and load it into this one \
-         (`redis-cli --pipe`), or copy it from a server of that build (`perdura import --from`)"
+        "{file} has format version {found}; this build reads only version {supported}. Export \
+         the data with the build that wrote it (`perdura export`). Then load it with this build \
+         (`redis-cli --pipe`). Or copy it from a server of the old build (`perdura import \
+         --from`)"
     )]
     Version {
         /// The file.

@@ -46,7 +46,7 @@ message!(
     Incomplete,
     self,
     f,
-    f.write_str("not everything was taken along")
+    f.write_str("not everything was copied")
 );
 message!(Damaged, self, f, write!(f, "{} problem(s) found", self.0));
 message!(
@@ -82,12 +82,14 @@ impl Remedy {
     fn text(self) -> &'static str {
         match self {
             Remedy::Database => {
-                "nothing was changed. `perdura verify` lists all damage, `perdura repair` makes a new database of what is \
-                 whole; keep a copy of the files before trying anything else."
+                "nothing was changed. `perdura verify` lists all damage. `perdura repair` makes \
+                 a new database of the intact part. Copy the files before you try anything \
+                 else."
             }
             Remedy::Archive => {
-                "the archive was not changed. `perdura archive verify` lists all damage; a restore from another backup \
-                 (`perdura backup list`) or to an earlier moment may need none of what is damaged."
+                "the archive was not changed. `perdura archive verify` lists all damage. Try a \
+                 restore from another backup (`perdura backup list`) or of an earlier moment: it \
+                 may not need the damaged part."
             }
         }
     }
@@ -102,7 +104,7 @@ pub fn code(done: anyhow::Result<()>, remedy: Remedy) -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let code = code_of(&error);
-    debug_assert_ne!(code, 0, "an error has a code of its own");
+    debug_assert_ne!(code, 0, "an error has an exit code");
     output::error(&told_once(&error));
     match code {
         DAMAGED if !was_told(&error) => output::error(remedy.text()),

@@ -25,7 +25,8 @@ pub fn of(settings: &NodeSettings) -> Result<Option<Nodes>> {
         ensure!(
             is_alone,
             Usage(
-                "log-view, log-key-file and log-tls-… are of a log with nodes: give log-nodes"
+                "log-view, log-key-file and log-tls-… need log-nodes: give the addresses of the \
+                 nodes"
                     .into()
             )
         );
@@ -34,7 +35,8 @@ pub fn of(settings: &NodeSettings) -> Result<Option<Nodes>> {
     let groups = settings.groups.iter().map(|pair| pair_of(pair));
     let groups = groups.collect::<Result<Vec<[String; 2]>>>()?;
     let Some(view) = &settings.view else {
-        let why = "log-nodes needs log-view: a directory that outlives this machine and says what acknowledgements rest on";
+        let why = "log-nodes needs log-view: give a directory that survives the loss of this \
+                   machine";
         return Err(Usage(why.into()).into());
     };
     let addresses: Vec<String> = groups.iter().flatten().cloned().collect();
@@ -54,8 +56,9 @@ pub fn of(settings: &NodeSettings) -> Result<Option<Nodes>> {
         ensure!(
             is_here || is_private,
             Usage(format!(
-                "{address} is another machine, and the database's changes would cross the network for all to read; speak TLS to \
-                 it (log-tls-ca-cert-file), or say log-allow-plaintext if the network is yours alone"
+                "{address} is on another machine, and the database's changes would cross the \
+                 network unencrypted. Use TLS (log-tls-ca-cert-file). If the network is private, \
+                 set log-allow-plaintext"
             ))
         );
     }
@@ -84,11 +87,11 @@ fn tls_of(files: &NodeTlsFiles) -> Result<Option<TlsFiles>> {
     let NodeTlsFiles { ca_cert, cert, key } = files.clone();
     ensure!(
         ca_cert.is_some() || (cert.is_none() && key.is_none()),
-        Usage("nodes are shown a certificate over TLS only: give log-tls-ca-cert-file".into())
+        Usage("log-tls-cert-file needs TLS to the nodes: give log-tls-ca-cert-file too".into())
     );
     ensure!(
         cert.is_some() == key.is_some(),
-        Usage("log-tls-cert-file and log-tls-key-file are given together".into())
+        Usage("give log-tls-cert-file and log-tls-key-file together".into())
     );
     if ca_cert.is_none() {
         return Ok(None);
@@ -105,7 +108,7 @@ fn pair_of(text: &str) -> Result<[String; 2]> {
     let parts: Vec<String> = text.split(',').map(|part| part.trim().to_owned()).collect();
     parts.try_into().map_err(|_| {
         Usage(format!(
-            "log-nodes is two addresses, as 10.0.0.2:7379,10.0.0.3:7379, and not {text}"
+            "log-nodes needs two addresses, for example 10.0.0.2:7379,10.0.0.3:7379, not {text}"
         ))
         .into()
     })

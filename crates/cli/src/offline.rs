@@ -164,7 +164,7 @@ impl Offline {
         let level = match level {
             None => Method::highest_level(scheme),
             Some(number) => Level::new(number)
-                .ok_or_else(|| Usage(format!("level {number}: there are levels 1 to 4")))?,
+                .ok_or_else(|| Usage(format!("there is no level {number}. Give 1 to 4")))?,
         };
         check_methods(&methods, &self.anchor, level).map_err(Usage)?;
         Ok((methods, level))

@@ -253,11 +253,11 @@ fn is_certain(argv: &Argv) -> bool {
     };
     !LEFT_OUT.contains(&name(argv).as_str())
         && !argv.iter().skip(1).any(relative)
-        && !argv.iter().skip(1).any(calls_such)
+        && !argv.iter().skip(1).any(|word| calls_such(word))
 }
 
 /// Returns whether a word is a script or a library that calls such a command: it has the name as a literal.
-fn calls_such(word: &Vec<u8>) -> bool {
+fn calls_such(word: &[u8]) -> bool {
     let text = String::from_utf8_lossy(word).to_ascii_uppercase();
     let mut literals = text.split('\'').skip(1).step_by(2);
     text.contains("REDIS.")

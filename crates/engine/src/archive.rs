@@ -491,8 +491,8 @@ impl Archiving {
         }
         if let Some(archived) = core.archived() {
             return Err(Error::Usage(format!(
-                "{} has no archive of database {uuid}, which is archived up to epoch {}: give the directory that has \
-                 it; what is logged is kept meanwhile",
+                "{} has no archive of database {uuid}, which is archived up to epoch {}. Give \
+                 the directory that has it. The log is kept until then",
                 disk.name(),
                 archived.epoch
             )));

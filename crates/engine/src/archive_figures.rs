@@ -43,13 +43,14 @@ impl AtArchive {
     fn absence(&self, backlog: &BacklogStats) -> String {
         let why = self.ground.delays.why(Work::Archive);
         let writes = match backlog.full {
-            true => "that is all that may wait (archive-backlog), and writes are refused",
-            false => "writes go on",
+            true => "no more may wait (archive-backlog), so writes are refused",
+            false => "writes are accepted",
         };
         let BacklogStats { runs, bytes, .. } = backlog;
         format!(
-            "the archive is away ({}); {runs} runs of {bytes} bytes wait on the log's disk, and {writes}",
-            why.unwrap_or("it was not looked for again yet".into())
+            "the archive cannot be reached ({}). {runs} runs of {bytes} bytes wait on the log's \
+             disk; {writes}",
+            why.unwrap_or("not tried again yet".into())
         )
     }
 
@@ -80,13 +81,17 @@ impl AtArchive {
             return None;
         }
         let why = self.ground.delays.why(Work::Archive);
-        let why = why.unwrap_or_else(|| "the archive has not reached the images' ends".into());
+        let why = why.unwrap_or_else(|| {
+            "the archive does not contain the log up to the end of \
+                                         the images yet"
+                .into()
+        });
         let last = match proof.image {
             Some(image) => format!("since image {image}"),
             None => "since the database was opened".into(),
         };
         Some(format!(
-            "no image was proven {last}, {unproven} checkpoints ago: {why}"
+            "no image was compared with the archive {last}, {unproven} checkpoints ago: {why}"
         ))
     }
 
@@ -125,7 +130,7 @@ impl AtArchive {
         stats.restorable = match stats.backlog.state {
             "draining" => {
                 let runs = stats.backlog.runs;
-                format!("no: the archive was away, and is getting {runs} runs that have waited")
+                format!("no: the archive is back, and {runs} waiting runs are being written to it")
             }
             _ => self.restorable(manifest.as_deref(), &stats.proof),
         };
@@ -135,7 +140,7 @@ impl AtArchive {
     /// Returns whether the archive restores the database: `yes`, or `no` and the reason.
     fn restorable(&self, manifest: Option<&Manifest>, proof: &ProofStats) -> String {
         if !self.archives {
-            return "no: this server has no archive, and keeps its log for one".into();
+            return "no: this server runs without its archive, and keeps the log for it".into();
         }
         let Some(manifest) = manifest else {
             let why = self.ground.delays.why(Work::Archive);
@@ -152,11 +157,14 @@ impl AtArchive {
             }
             None => "no: there is no backup yet".into(),
             Some(newest) if newest < proof.failed_image => format!(
-                "no: the proof of image {} failed, and no backup is of it or a newer one",
+                "no: the proof of image {} failed, and there is no backup of it or of a newer \
+                 image",
                 proof.failed_image
             ),
             Some(_) if is_keyed => {
-                "yes, as of its backups alone: it has key-addressed tables".into()
+                "yes, but only to the moments of its backups: the database has key-addressed \
+                 tables"
+                    .into()
             }
             Some(_) => "yes".into(),
         }

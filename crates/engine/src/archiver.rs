@@ -182,7 +182,7 @@ impl AtArchive {
         loop {
             if !self.archives {
                 return Err(Error::Usage(
-                    "the database has no archive: open it with one".into(),
+                    "the database has no archive. Open it with one".into(),
                 ));
             }
             if let Some(store) = self.lent.get() {

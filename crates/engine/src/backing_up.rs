@@ -133,7 +133,7 @@ impl Backer {
     pub fn want(&self) -> Result<u64> {
         if !self.archive.archives {
             return Err(Error::Usage(
-                "the database has no archive: open it with one".into(),
+                "the database has no archive. Open it with one".into(),
             ));
         }
         let mut book = self.book.lock();
@@ -156,7 +156,8 @@ impl Backer {
         }
         let outcome = book.outcome.take().filter(|_| book.state.ended == number);
         outcome.unwrap_or_else(|| {
-            let other = "another backup was made after this one, and says what became of it";
+            let other = "another backup was made after this one. See the newest backup for its \
+                         result";
             Err(Error::Usage(other.into()))
         })
     }
@@ -217,8 +218,9 @@ impl Backer {
             if given_up || self.ground.is_stopping() {
                 copy.abandon()?;
                 return Err(Error::Stopped(
-                    "the backup was given up: the log has no room and the next checkpoint needs the image that was \
-                     copied, or the database is being closed. Back up again when the log has room"
+                    "the backup was cancelled: the database is being closed, or the log is full \
+                     and the next checkpoint needs the image that was copied. Back up again when \
+                     the log has room"
                         .into(),
                 ));
             }

@@ -129,7 +129,8 @@ pub(crate) fn damaged(what: &str) -> Error {
         0,
         what,
         "a row that does not parse",
-        "Its pages' checksums hold, so this is a bug in the writer. Keep a copy and report it.",
+        "The checksums of its pages match, so this is a bug in Perdura. Copy the files and \
+         report the bug.",
     )
 }
 
@@ -140,8 +141,8 @@ fn unknown_kind(table: &str, UnknownKind { part, code }: UnknownKind) -> Error {
         0,
         "a kind of table that this build knows",
         format!("{part} {code}"),
-        "A newer version of Perdura made the table: open the database with that version. \
-         Nothing was changed.",
+        "A newer version of Perdura made the table. Nothing was changed. Open the database with \
+         that version.",
     )
 }
 

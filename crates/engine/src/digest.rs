@@ -97,7 +97,7 @@ fn refused(place: String, expected: &str, found: &str) -> Error {
         0,
         expected,
         found,
-        "There is no digest of part of the data. Keep a copy and report it.",
+        "A part of the data cannot be digested. Copy the files and report the bug.",
     )
 }
 

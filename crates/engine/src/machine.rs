@@ -80,8 +80,8 @@ impl Machine {
     pub fn complaint(&self, chosen: u64) -> Option<String> {
         let ceiling = self.ceiling().filter(|ceiling| ceiling.bytes < chosen)?;
         Some(format!(
-            "maxmemory is {}, but the kernel ends this process at {} bytes ({}). Set maxmemory to {} or less, or raise \
-             that limit",
+            "maxmemory is {}, but the kernel kills this process at {} bytes ({}). Set maxmemory \
+             to {} or less, or raise that limit",
             match chosen {
                 u64::MAX => "off".to_owned(),
                 bytes => format!("{bytes} bytes"),

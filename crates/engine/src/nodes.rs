@@ -121,15 +121,16 @@ pub(crate) struct Claimed {
 fn check_life(view: &View, anchor: &Anchor) -> Result<()> {
     if view.homes.len() != usize::from(anchor.streams) {
         return Err(Error::Usage(format!(
-            "the view in the arbiter is of a log of {} streams, and this one has {}",
+            "the view is of a log of {} streams, but this log has {}. Give the view directory of \
+             this database (--log-view)",
             view.homes.len(),
             anchor.streams
         )));
     }
     if view.life > anchor.incarnation {
         return Err(Error::Usage(format!(
-            "the view in the arbiter is of life {} of this database, and the data directory of life {}: it is an older copy. \
-             Nothing was changed but the generation. Give the newest one",
+            "the data directory is an older copy: the view is of life {} of this database, and the directory of life \
+             {}. Only the generation was changed. Give the newest data directory",
             view.life, anchor.incarnation
         )));
     }
@@ -140,9 +141,9 @@ fn check_life(view: &View, anchor: &Anchor) -> Result<()> {
 fn check_generation(view: &View, anchored: u64) -> Result<()> {
     if view.generation.0 <= anchored {
         return Err(Error::Usage(format!(
-            "the arbiter knows generation {} as the newest of this database, and its anchor {anchored}: it is another \
-             arbiter, or it has lost what it held. Nothing was changed. Give the right one (--log-view), or start with \
-             --accept-loss without nodes",
+            "the view directory has generation {} of this database, but the anchor names generation {anchored}. It is \
+             another directory, or it has lost its newest view. Nothing was changed. Give the right directory \
+             (--log-view), or start with --accept-loss and without nodes",
             view.generation.0 - 1,
         )));
     }
@@ -183,8 +184,8 @@ impl Nodes {
         if is_recovered || !view.is_mirrored() {
             if accept_loss {
                 return Err(Error::Usage(
-                    "nothing is lost: the view says that the log's disks have all that was acknowledged. Start without \
-                     --accept-loss"
+                    "nothing is lost: the view says that the log's disks have every acknowledged \
+                     transaction. Start without --accept-loss"
                         .into(),
                 ));
             }
@@ -202,7 +203,8 @@ impl Nodes {
                 claimed.notes.push(why.to_string());
             }
             None if accept_loss => {
-                let why = "nothing was given up: the nodes have returned all that was acknowledged";
+                let why =
+                    "nothing was lost: the nodes have returned every acknowledged transaction";
                 claimed.notes.push(why.into());
             }
             None => {}
@@ -271,7 +273,7 @@ impl Nodes {
             }
         }
         Err(failed.unwrap_or_else(|| {
-            Error::Usage("other processes claim this database all the time: start one only".into())
+            Error::Usage("other processes keep claiming this database. Start only one".into())
         }))
     }
 

@@ -28,16 +28,16 @@ pub(crate) fn check_scheme(env: &Env, yardstick: Yardstick) -> Result<()> {
     let scheme = anchor.scheme;
     match scheme.mode() {
         Mode::Executor if scheme != yardstick.scheme() => Err(Error::Usage(format!(
-            "the database in {} was made with the logging scheme {}, which is fixed; it was opened for \
-             scheme {}",
+            "the database in {} was made with logging scheme {}, which cannot be changed, but it \
+             was opened with scheme {}",
             env.disks.data.name(),
             scheme.name(),
             yardstick.scheme().name()
         ))),
         Mode::Executor => Ok(()),
         Mode::Steal | Mode::Keyed => Err(Error::Usage(format!(
-            "the database in {} is of the logging scheme {}, which this engine does not serve; \
-             `perdura restart` brings it back and shows what is in it",
+            "the database in {} has the logging scheme {}, which this engine cannot serve. \
+             `perdura restart` recovers it and shows its content",
             env.disks.data.name(),
             scheme.name()
         ))),
@@ -143,7 +143,8 @@ pub fn create_with_tree(env: &Env, options: &CoreOptions, tree: NewTree<'_>) -> 
 fn make(env: &Env, options: &CoreOptions, yardstick: Yardstick) -> Result<Anchor> {
     if env.accept_loss {
         return Err(Error::Usage(format!(
-            "nothing is lost: there is no database in {} yet. None was made. Start without --accept-loss",
+            "nothing is lost: {} has no database yet. Nothing was made. Start without \
+             --accept-loss",
             env.disks.data.name()
         )));
     }

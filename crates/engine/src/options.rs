@@ -262,7 +262,7 @@ impl Options {
         core.check()?;
         if self.flush_every > FLUSH_EVERY_MAX {
             return Err(Error::Usage(format!(
-                "flushes are at least {:?} apart; that is at most {FLUSH_EVERY_MAX:?}",
+                "the time between flushes is {:?}. Give at most {FLUSH_EVERY_MAX:?}",
                 self.flush_every
             )));
         }
@@ -270,18 +270,19 @@ impl Options {
             && bytes < ARCHIVE_BACKLOG_MIN
         {
             return Err(Error::Usage(format!(
-                "the bound of an archive's backlog is {bytes} bytes; it is at least {ARCHIVE_BACKLOG_MIN}, or there is no backlog"
+                "the limit of the archive's backlog is {bytes} bytes. Give at least \
+                 {ARCHIVE_BACKLOG_MIN}, or 0 for no backlog"
             )));
         }
         if !(1..=perdura_base::limits::STREAMS_MAX).contains(&self.streams) {
             return Err(Error::Usage(format!(
-                "streams is {}; it is 1 to 16",
+                "streams is {}. Give 1 to 16",
                 self.streams
             )));
         }
         if self.image_dirs.len() > usize::from(IMAGE_DISKS_MAX) {
             return Err(Error::Usage(format!(
-                "{} image directories; there are at most {IMAGE_DISKS_MAX}",
+                "{} image directories were given. Give at most {IMAGE_DISKS_MAX}",
                 self.image_dirs.len()
             )));
         }
@@ -290,7 +291,7 @@ impl Options {
             let (tail, block) = (nodes.options.tail_bytes_max, core.block_bytes_max);
             if tail < 2 * perdura_base::num::to_u64(block) {
                 return Err(Error::Usage(format!(
-                    "the log's tail has {tail} bytes; it holds at least two blocks of {block}"
+                    "the log's tail has {tail} bytes. Give at least two blocks of {block} bytes"
                 )));
             }
         }
@@ -317,39 +318,43 @@ impl CoreOptions {
         let refuse = |what: String| Err(Error::Usage(what));
         if !self.partitions.is_power_of_two() || self.partitions > 256 {
             return refuse(format!(
-                "partitions is {}; it is a power of two, 1 to 256",
+                "partitions is {}. Give a power of two from 1 to 256",
                 self.partitions
             ));
         }
         if !(1..=255).contains(&self.tables.len()) {
-            return refuse(format!("{} tables; there are 1 to 255", self.tables.len()));
+            return refuse(format!(
+                "{} tables were given. Give 1 to 255",
+                self.tables.len()
+            ));
         }
         if self.chunk_pages == 0 {
-            return refuse("chunks have 0 pages; they have at least one".into());
+            return refuse("chunks have 0 pages. Give at least 1".into());
         }
         if !self.segment_bytes.is_multiple_of(4096) || self.segment_bytes < 16 * 4096 {
             return refuse(format!(
-                "segment size is {} bytes; it is a multiple of 4096, at least 65536",
+                "segment size is {} bytes. Give a multiple of 4096, at least 65536",
                 self.segment_bytes
             ));
         }
         let first = self.segment_bytes_first;
         if !first.is_multiple_of(4096) || first < 16 * 4096 {
             return refuse(format!(
-                "the first segment's size is {first} bytes; it is a multiple of 4096, at least 65536"
+                "the first segment's size is {first} bytes. Give a multiple of 4096, at least \
+                 65536"
             ));
         }
         if !self.block_bytes_max.is_multiple_of(4096)
             || !(4096..=perdura_wal::block::BLOCK_BYTES_MAX).contains(&self.block_bytes_max)
         {
             return refuse(format!(
-                "the longest block is {} bytes; it is a multiple of 4096, at most 4 MiB",
+                "the longest block is {} bytes. Give a multiple of 4096, at most 4 MiB",
                 self.block_bytes_max
             ));
         }
         if self.value_bytes_max > perdura_base::limits::VALUE_BYTES_MAX {
             return refuse(format!(
-                "the value limit is {} bytes; it is at most 512 MiB",
+                "the value limit is {} bytes. Give at most 512 MiB",
                 self.value_bytes_max
             ));
         }

@@ -61,7 +61,7 @@ impl Display for NoReceipt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "'{}' is no receipt; one looks like 0f3ac81e-4-99213-disk",
+            "'{}' is not a receipt. A receipt looks like 0f3ac81e-4-99213-disk",
             self.0.escape_debug()
         )
     }
@@ -160,7 +160,7 @@ mod tests {
         ];
         for text in odd {
             let error = text.parse::<Receipt>().expect_err(text).to_string();
-            assert!(error.contains("is no receipt"), "{error}");
+            assert!(error.contains("is not a receipt"), "{error}");
         }
     }
 }

@@ -103,8 +103,8 @@ impl Shared {
         let current = self.core().wal().current();
         if epoch > current {
             return Err(Error::Usage(format!(
-                "a ticket of epoch {epoch}, and this database is in epoch {current}: the ticket is of \
-                 another database"
+                "the ticket is of another database: it is of epoch {epoch}, and this database is \
+                 in epoch {current}"
             )));
         }
         Ok(())

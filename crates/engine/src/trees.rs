@@ -90,8 +90,8 @@ fn contradiction(table: TableId, found: &str) -> Error {
         0,
         format!("table {table} in a tree"),
         found,
-        "The files of the tree and the rest of the database are of different times. Restore both from one backup. \
-         Nothing was changed.",
+        "The files of the tree and of the rest of the database are from different times. Nothing \
+         was changed. Restore both from one backup.",
     )
 }
 

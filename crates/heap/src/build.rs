@@ -294,7 +294,7 @@ fn index_row(
 ) -> Result<()> {
     let damage = |expected: &str, found: &str| damaged(pages, local, Some(slot), expected, found);
     let bytes = layout::slot(pages.page(local), class, slot);
-    let row = Row::decode(bytes).ok_or_else(|| damage("a row", "bytes that are none"))?;
+    let row = Row::decode(bytes).ok_or_else(|| damage("a row", "other bytes"))?;
     let mut chain_key = Vec::new();
     let (hash, key) = match row.place {
         Place::Inline { key, .. } if table.form.placed && !row.kind.is_element() => {
@@ -333,19 +333,19 @@ fn index_row(
                 pages.page_id(twin.local()),
                 twin.slot()
             );
-            return Err(damage("a key of its own", &found));
+            return Err(damage("a unique key", &found));
         }
         table.hash.insert(entry);
     }
     if !table.insert_ordered(key, entry) {
-        return Err(damage("a key of its own", "a key that another row has"));
+        return Err(damage("a unique key", "a key that another row has"));
     }
     if table.form.derive.is_some() {
         let keys = &mut table.index_keys[0];
         keys.derive(&table.form, key, &RowRef::new(pages, row).value());
         for (index, secondary) in table.secondary.iter_mut().enumerate() {
             if !secondary.insert(keys.get(index), entry) {
-                return Err(damage("a key of its own", "a key that another row has"));
+                return Err(damage("a unique key", "a key that another row has"));
             }
         }
     }

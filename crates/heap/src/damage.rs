@@ -27,6 +27,6 @@ pub(crate) fn damage_in(page: PageId, slot: Option<usize>, expected: &str, found
         u64::from(page.0) * page_bytes,
         expected,
         found,
-        "The page cannot be used; restart from the older image or a backup.",
+        "The page cannot be used. Restart from the older image or a backup.",
     )
 }

@@ -91,7 +91,7 @@ pub(crate) fn index_element(
     if let Some((twin, _)) = pages.find(names, key, hash) {
         let (page, slot) = (pages.page_id(twin.local()), twin.slot());
         let found = format!("one also in page {page} slot {slot}");
-        return Err(damage("an element of its own", &found));
+        return Err(damage("an element that appears once", &found));
     }
     names.insert(entry);
     Ok(())
@@ -118,7 +118,7 @@ fn order_collection(pages: &Pages, collection: &mut Collection) -> Result<()> {
                     pages,
                     local,
                     Some(slot),
-                    "a label of its own",
+                    "a label that no other item has",
                     found,
                 ));
             }
@@ -191,7 +191,7 @@ impl Partition {
                 return Ok(());
             }
         };
-        let expected = "the header of a collection of its own";
+        let expected = "the only header of its collection";
         Err(damage_in(header.page, Some(header.slot), expected, fault))
     }
 }

@@ -84,8 +84,8 @@ fn items(table: &Table, id: TableId, collection: CollectionId) -> Result<&VecDeq
     let found = table.collections.get(collection).map(|c| &c.index);
     match found {
         Some(Index::Items(items)) => Ok(items),
-        Some(_) => Err(misused(id, collection, "it is no list")),
-        None => Err(misused(id, collection, "there is none")),
+        Some(_) => Err(misused(id, collection, "it is not a list")),
+        None => Err(misused(id, collection, "it does not exist")),
     }
 }
 

@@ -110,7 +110,7 @@ impl Partition {
         let table = self.tables.get_mut(&id).ok_or_else(|| not_attached(id))?;
         let fault = |what: &str| misused(id, collection, what);
         let found = table.collections.get(collection);
-        let found = found.ok_or_else(|| fault("there is none"))?;
+        let found = found.ok_or_else(|| fault("it does not exist"))?;
         let score = check_value(found.shape, field, value).map_err(fault)?;
         let old = found.find(pages, key.bytes(), hash);
         let old_score = score.and(old).map(|(_, row)| score_of(pages, row));
@@ -190,7 +190,7 @@ impl Partition {
         let pages = &mut self.pages;
         let table = self.tables.get_mut(&id).ok_or_else(|| not_attached(id))?;
         let found = table.collections.get(collection);
-        let found = found.ok_or_else(|| misused(id, collection, "there is none"))?;
+        let found = found.ok_or_else(|| misused(id, collection, "it does not exist"))?;
         if found.shape == Shape::List {
             return Err(misused(id, collection, "a list has no names"));
         }

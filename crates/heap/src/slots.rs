@@ -135,7 +135,7 @@ impl Partition {
                 u64::from(page.0) * page_bytes,
                 "the header and bitmap of a page of slots",
                 "another",
-                "The page cannot be used; restart from the older image or a backup.",
+                "The page cannot be used. Restart from the older image or a backup.",
             ));
         };
         if !self.pages.is_used(local) {

@@ -85,7 +85,7 @@ impl Partition {
         let pages = &mut self.pages;
         let table = self.tables.get_mut(&id).ok_or_else(|| not_attached(id))?;
         if table.collections.get(draft).is_none() {
-            return Err(misused(id, draft, "there is none"));
+            return Err(misused(id, draft, "it does not exist"));
         }
         let (added, last) = pages.write_pages(part, id, [&[], bytes])?;
         let first = text.map_or(added, |text| text.first);
@@ -161,7 +161,7 @@ impl Partition {
         let part = undo.part_mut(self.pages.id);
         let table = self.tables.get_mut(&id).ok_or_else(|| not_attached(id))?;
         let found = table.collections.get(draft);
-        let found = found.ok_or_else(|| misused(id, draft, "there is none"))?;
+        let found = found.ok_or_else(|| misused(id, draft, "it does not exist"))?;
         let (shape, owner) = (found.shape, found.owner);
         edit(table, part, id, draft, Edit::ItemRemove(0));
         release_slot(&mut self.pages, table, part, text.entry);

@@ -160,8 +160,8 @@ impl Client {
 pub fn unexpected(reply: Result<Reply<'_>, Malformed>) -> String {
     match reply {
         Ok(Reply::Refused(Refused { text, .. })) => format!("the node refuses: {text}"),
-        Ok(other) => format!("the node says something else: {other:?}"),
-        Err(malformed) => format!("the node says no frame: {malformed}"),
+        Ok(other) => format!("the node sent an unexpected reply: {other:?}"),
+        Err(malformed) => format!("the node sent an invalid frame: {malformed}"),
     }
 }
 
@@ -170,7 +170,7 @@ fn send(to: &mut dyn Connection, request: &Request<'_>, patience: Duration) -> R
     let begin = Instant::now();
     while to.send(&head, tail)? == Sent::Full {
         if begin.elapsed() >= patience {
-            return Err("the node takes nothing more".into());
+            return Err("the node accepts no more data".into());
         }
         wait(to, patience);
     }
@@ -185,7 +185,7 @@ fn receive(from: &mut dyn Connection, patience: Duration, spin: bool) -> Result<
         }
         if begin.elapsed() >= patience {
             return Err(format!(
-                "the node says nothing for {} ms",
+                "the node has not answered for {} ms",
                 patience.as_millis()
             ));
         }

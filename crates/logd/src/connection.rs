@@ -91,7 +91,7 @@ impl<'a, W: FnOnce()> Serving<'a, W> {
         self.socket.set_deadline(deadline);
         while !self.peer.is_welcome() {
             if Instant::now() >= deadline || self.framer.pending() > GREETING_BYTES_MAX {
-                let why = "the client did not say hello and prove itself";
+                let why = "the client did not authenticate in time";
                 return Err(Error::new(ErrorKind::TimedOut, why));
             }
             let Some(answered) = self.round(GREETING_BYTES_MAX)? else {
@@ -145,7 +145,7 @@ impl<'a, W: FnOnce()> Serving<'a, W> {
         let mut replies = Vec::new();
         let (mut frames, mut ends) = (0, false);
         let speaks_tls = !self.peer.is_welcome() && is_tls(self.framer.arrived());
-        let why = "TLS, and this address of the node does not speak it (--tls-listen)";
+        let why = "TLS, which this address of the node does not accept (--tls-listen)";
         let mut not_ours = speaks_tls.then(|| Malformed(why.to_owned()));
         while !ends {
             let outcome = match not_ours.take().map_or_else(|| self.framer.take(), Err) {

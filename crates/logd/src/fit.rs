@@ -20,8 +20,8 @@ pub(crate) fn clients(options: &mut LogdOptions, limit: u64) -> Option<String> {
     }
     options.connections_max = fits;
     Some(format!(
-        "At most {fits} clients are served instead of {wanted}: the process may have {limit} descriptors. Raise the limit \
-         (ulimit -n, LimitNOFILE=)"
+        "Only {fits} clients can be served instead of {wanted}: the process may open {limit} \
+         files. Raise the limit (ulimit -n, LimitNOFILE=)"
     ))
 }
 
@@ -36,7 +36,7 @@ mod tests {
         assert_eq!(options.connections_max, 256);
         let said = clients(&mut options, 512).unwrap();
         assert_eq!(options.connections_max, 112);
-        assert!(said.contains("At most 112"), "{said}");
+        assert!(said.contains("Only 112"), "{said}");
         let _few = clients(&mut options, 16);
         assert_eq!(options.connections_max, 1);
     }

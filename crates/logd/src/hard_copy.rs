@@ -103,7 +103,7 @@ fn say_found(name: &str, found: &[Found]) {
     let troubles = found.iter().filter_map(|found| match &found.ring {
         Err(why) => Some(format!("{}: {why}", found.name)),
         Ok(ring) if ring.torn > 0 => Some(format!(
-            "{}: {} bytes behind position {} are no piece",
+            "{}: {} bytes after position {} are not part of the copy",
             found.name, ring.torn, ring.end
         )),
         Ok(_) => None,
@@ -150,14 +150,15 @@ impl Copying {
         let mut state = self.state.lock();
         if stats.damaged_rings > state.stats.damaged_rings {
             tracing::error!(
-                "The hard copy in {}: a ring does not hold in memory what was appended, and is copied up to there",
+                "The hard copy in {}: the memory of a ring is damaged. The ring is copied up to \
+                 the damage",
                 self.name
             );
         }
         state.stats = stats;
         let Some(why) = why else { return true };
         tracing::error!(
-            "The hard copy in {} has stopped, and the node goes on: {why}",
+            "The hard copy in {} has stopped. The node continues without it: {why}",
             self.name
         );
         state.stopped = Some(why);

@@ -102,7 +102,7 @@ impl TcpNet {
 
 fn no_address(address: &str) -> Error {
     Error::Usage(format!(
-        "a node's address is HOST:PORT, as 10.0.0.2:7379, and {address} is none that is known"
+        "{address} is not a known address of a node. Give HOST:PORT, for example 10.0.0.2:7379"
     ))
 }
 
@@ -367,8 +367,8 @@ impl Line {
         match is_tls(self.framer.arrived()) {
             true => Err(io::Error::new(
                 ErrorKind::InvalidData,
-                "the node speaks TLS at this address, and this side does not: give the authority of its certificate \
-                 (log-tls-ca-cert-file)",
+                "the node uses TLS at this address, but this side does not. Give the authority \
+                 of its certificate (log-tls-ca-cert-file)",
             )),
             false => Ok(()),
         }
@@ -404,7 +404,8 @@ fn in_words(is_handshaking: bool, error: &rustls::Error) -> String {
     match error {
         rustls::Error::InvalidMessage(_) if is_handshaking => {
             format!(
-                "the node does not speak TLS at this address ({error}): give that of its --tls-listen"
+                "the node does not use TLS at this address ({error}). Give the address of its \
+                 --tls-listen"
             )
         }
         rustls::Error::InvalidCertificate(_) => {

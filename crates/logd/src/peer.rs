@@ -40,7 +40,8 @@ impl PeerOptions {
         match listens.iter().find(|own| Some(**own) == peer) {
             None => Ok(()),
             Some(own) => Err(Error::Usage(format!(
-                "the peer {} is this node's own address, {own}: give that of the other node of the pair",
+                "the peer {} is this node's own address, {own}. Give the address of the other \
+                 node of the pair",
                 self.address
             ))),
         }
@@ -79,20 +80,23 @@ impl Pair {
         let (own, address) = (&self.own, &self.peer.address);
         if peer.inc == own.inc {
             return Some(format!(
-                "the peer {address} is this node itself, {}: give the address of the other node of the pair",
+                "the peer {address} is this node itself, {}. Give the address of the other node \
+                 of the pair",
                 own.inc
             ));
         }
         if peer.machine == own.machine && !self.peer.one_machine {
             return Some(format!(
-                "the peer {address}, node {}, is on the same machine as this node, {}: both are on {}, and would fail together. \
-                 Run one of them on another machine, or say --one-machine",
+                "the peer {address}, node {}, is on the same machine as this node, {}: both are \
+                 on {}, and would fail together. Run one of them on another machine, or give \
+                 --one-machine",
                 peer.inc, own.inc, own.machine
             ));
         }
         (peer.ring_bytes != own.ring_bytes).then(|| {
             format!(
-                "the peer {address} has rings of {} bytes, and this node of {}: give both the same --ring",
+                "the peer {address} has rings of {} bytes, but this node has rings of {}. Give \
+                 both the same --ring",
                 peer.ring_bytes, own.ring_bytes
             )
         })
@@ -132,13 +136,14 @@ impl Pair {
                 peer.inc, peer.machine, peer.ring_bytes
             ),
             Seen::Lost(inc) if is_one(inc) => {
-                format!("The peer {address} is back: node {inc}, which has not ended")
+                format!("The peer {address} is back: node {inc} was not restarted")
             }
             Seen::Here(inc, _) if is_one(inc) => {
                 format!("The peer {address}, node {inc}, has changed")
             }
             Seen::Here(inc, _) | Seen::Lost(inc) => format!(
-                "The peer {address} is back as node {}: it was started anew, and holds nothing of what {inc} held",
+                "The peer {address} is back as node {}: it was restarted and has lost the \
+                 contents of node {inc}",
                 peer.inc
             ),
         };
@@ -183,7 +188,7 @@ impl Watch {
                 return Err(Error::Usage(format!("the peer {address}: {why}")));
             }
             Err(Ungreeted::Away(why)) => tracing::warn!(
-                "The peer {} is not there yet: {why}. This node goes on, and looks for it",
+                "The peer {} cannot be reached yet: {why}. This node continues and tries again",
                 pair.peer.address
             ),
         }
@@ -246,7 +251,7 @@ mod tests {
             (Ok(identity(2, 2, 64)), ""),
             (away(), "node 0000000000000002, is lost: refused"),
             (away(), ""),
-            (Ok(identity(2, 2, 64)), "which has not ended"),
+            (Ok(identity(2, 2, 64)), "was not restarted"),
             (Ok(identity(3, 2, 64)), "back as node 0000000000000003"),
             (
                 Err(Ungreeted::Unfit("another key".into())),
@@ -254,7 +259,7 @@ mod tests {
             ),
             (
                 Ok(identity(4, 2, 32)),
-                "of what 0000000000000003 held; BUT the peer",
+                "contents of node 0000000000000003; BUT the peer",
             ),
             (Ok(identity(4, 2, 32)), ""),
         ];
@@ -273,7 +278,7 @@ mod tests {
             assert!(misfit(pair, identity(1, 1, 64)).contains("this node itself"));
             let rings = misfit(pair, identity(2, 2, 32));
             assert!(
-                rings.contains("rings of 32 bytes, and this node of 64"),
+                rings.contains("rings of 32 bytes, but this node has rings of 64"),
                 "{rings}"
             );
             assert_eq!(misfit(pair, identity(2, 2, 64)), "");

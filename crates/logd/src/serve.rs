@@ -79,11 +79,11 @@ impl LogdOptions {
     /// Fails without an address, for TLS without certificates, and for a peer with which the node cannot be a mirror.
     fn check(&self) -> Result<()> {
         if self.listen.is_empty() && self.tls_listen.is_empty() {
-            let why = "there is no address to listen on";
+            let why = "no address to listen on was given";
             return Err(Error::Usage(why.into()));
         }
         if !self.tls_listen.is_empty() && self.tls.is_none() {
-            let why = "to speak TLS takes a certificate and its key";
+            let why = "TLS needs a certificate and its key";
             return Err(Error::Usage(why.into()));
         }
         if let Some(peer) = &self.peer {
@@ -305,7 +305,7 @@ impl Logd {
             Some(Err(why)) => Some(Err(why.to_string())),
         };
         if clients.is_none() && peer.is_none() {
-            tracing::info!("SIGHUP: no TLS is spoken here, so no certificate is read");
+            tracing::info!("SIGHUP: TLS is not used here, so no certificate was read");
         }
         for (whose, done) in [("clients", clients), ("the peer", peer)] {
             match done {
@@ -314,7 +314,8 @@ impl Logd {
                     "SIGHUP: the certificates for {whose} were read; new connections get them"
                 ),
                 Some(Err(why)) => tracing::error!(
-                    "SIGHUP: the new certificates for {whose} cannot be used, so the ones before stay in use: {why}"
+                    "SIGHUP: the new certificates for {whose} cannot be used, so the old ones \
+                     stay in use: {why}"
                 ),
             }
         }
@@ -449,8 +450,8 @@ impl Shared {
         if arrival.from == Origin::Here && !local::is_trusted(&arrival.socket) {
             if let Some(before) = self.strangers.lock().take(Instant::now()) {
                 tracing::warn!(
-                    "A process of another user was turned away: memory is for this node's user, and root ({before} before it since \
-                     the last such line)"
+                    "A process of another user was refused: only this node's user and root may \
+                     share its memory ({before} more since the last such line)"
                 );
             }
             return;
@@ -468,7 +469,7 @@ impl Shared {
             let stranger = all.find_map(|(number, client)| (!client.welcome).then_some(*number));
             let Some(stranger) = stranger.and_then(|number| clients.all.remove(&number)) else {
                 tracing::warn!(
-                    "{name} was turned away: there are {} clients, the most",
+                    "{name} was refused: {} clients are connected, the maximum",
                     clients.all.len()
                 );
                 return;
@@ -488,7 +489,7 @@ impl Shared {
             Ok(thread) => clients.threads.push(thread),
             Err(error) => {
                 clients.all.remove(&number);
-                tracing::warn!("{name} was turned away: {error}");
+                tracing::warn!("{name} was refused: {error}");
             }
         }
     }

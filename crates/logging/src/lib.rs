@@ -57,7 +57,7 @@ pub fn start(level: LogLevel, format: LogFormat) -> io::Result<()> {
     Writer::new(queue, Stderr, format).spawn()?;
     panics::report();
     LOG.set(lines)
-        .map_err(|_| io::Error::other("the log runs already"))
+        .map_err(|_| io::Error::other("the log was started already"))
 }
 
 /// Returns whether [`start`] has been called. If so, a program's messages belong in the log.

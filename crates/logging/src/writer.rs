@@ -80,8 +80,8 @@ impl<W: Write + Send + 'static> Writer<W> {
             return true;
         }
         let message = match self.owed {
-            1 => "1 line of this log was lost: stderr did not take it".into(),
-            count => format!("{count} lines of this log were lost: stderr did not take them"),
+            1 => "1 line of this log was lost: stderr did not accept it".into(),
+            count => format!("{count} lines of this log were lost: stderr did not accept them"),
         };
         let record = Record::new(Level::WARN, "logging", message);
         let written = self.put(&record.text(self.format)).is_ok();

@@ -91,15 +91,18 @@ impl Handshake {
         let proven = (caller.key).accepts(Side::Node, &terms, &greeting.proof);
         if caller.key.is_set() != greeting.keyed || !proven {
             let which = match (caller.key.is_set(), greeting.keyed) {
-                (true, false) => "the node has no key, and this database has one",
-                (false, true) => "the node has a key, and this database has none",
+                (true, false) => "the node has no key, but this database has one",
+                (false, true) => "the node needs a key, but this database has none",
                 _ => "the node has another key",
             };
-            return Err(format!("{which} (--key-file)"));
+            return Err(format!(
+                "{which}. Give both the same key (--key-file, log-key-file)"
+            ));
         }
         if greeting.ring_bytes < caller.ring_bytes_min {
             return Err(format!(
-                "the node's rings have {} bytes, and the log's tail may have {}: start the node with a larger --ring",
+                "the node's rings have {} bytes, but the log's tail may have {}. Start the node \
+                 with a larger --ring",
                 greeting.ring_bytes, caller.ring_bytes_min
             ));
         }

@@ -281,7 +281,7 @@ impl Link {
     /// Notes that the node has answered.
     fn hear(&mut self, now_ns: u64) -> Result<(), String> {
         if self.awaited == 0 {
-            return Err("the node answers what it was not asked".into());
+            return Err("the node sent an answer to no question".into());
         }
         self.awaited -= 1;
         self.since_ns = now_ns;
@@ -336,13 +336,13 @@ impl Link {
                 let at = usize::from(stream.0);
                 let is_asked = matches!(self.streams.get(at), Some(Progress::Opening));
                 if !is_asked || generation != caller.generation || damage == 0 {
-                    return Err("the node finds a ring spoiled that was not asked for".into());
+                    return Err("the node reports damage in a ring that was not asked for".into());
                 }
                 self.spoil(at, damage);
                 Ok(())
             }
             Reply::Refused(refused) => self.refused(refused),
-            reply => Err(format!("the node answers {reply:?} to something else")),
+            reply => Err(format!("the node sent an unexpected answer: {reply:?}")),
         }
     }
 
@@ -372,7 +372,7 @@ impl Link {
     fn check_inc(&self, inc: NodeInc) -> Result<(), String> {
         match self.identity {
             Some(identity) if identity.inc == inc => Ok(()),
-            _ => Err(format!("the node answers as another one, {inc}")),
+            _ => Err(format!("the node was restarted, or is another node: {inc}")),
         }
     }
 
@@ -403,14 +403,14 @@ impl Link {
             Progress::Opening => {
                 let (holds, end) = (ring.end, ends[at]);
                 return Err(format!(
-                    "the node holds {holds} of a stream that ends at {end}"
+                    "the node claims {holds} of a stream that ends at {end}"
                 ));
             }
             Progress::Open { sent, .. } => sent,
-            Progress::Closed => return Err("the node holds a ring that was not asked for".into()),
+            Progress::Closed => return Err("the node has a ring that was not asked for".into()),
         };
         if ring.end > sent {
-            return Err(format!("the node holds {}, and {sent} was sent", ring.end));
+            return Err(format!("the node claims {}, but {sent} was sent", ring.end));
         }
         self.streams[at] = Progress::Open {
             sent,

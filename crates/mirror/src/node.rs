@@ -335,7 +335,7 @@ impl Node {
                     inc,
                 };
                 if !self.options.key.accepts(Side::Client, &terms, proof) {
-                    let why = "the client has not the key of this node (--key-file)";
+                    let why = "the client does not have the key of this node (--key-file)";
                     return Err(Refusal::new(Reason::Key, why.into()));
                 }
                 peer.stage = Stage::Welcome(uuid);

@@ -50,7 +50,7 @@ impl MirrorOptions {
         let usage = |why: String| Err(Error::Usage(why));
         if self.groups.is_empty() || self.groups.len() > usize::from(crate::view::GROUPS_MAX) {
             return usage(format!(
-                "a mirror has 1 to {} groups of two nodes, not {}",
+                "a mirror needs 1 to {} groups of two nodes, not {}",
                 crate::view::GROUPS_MAX,
                 self.groups.len()
             ));
@@ -59,14 +59,14 @@ impl MirrorOptions {
         all.sort_unstable();
         if let Some(same) = all.windows(2).find(|pair| pair[0] == pair[1]) {
             return usage(format!(
-                "the node {} is named twice: a mirror needs two nodes, on two machines",
+                "the node {} is given twice. A mirror needs two nodes on two machines",
                 same[0]
             ));
         }
         let address =
             |address: &&String| !(1..=crate::view::ADDRESS_BYTES_MAX).contains(&address.len());
         if let Some(wrong) = all.into_iter().find(address) {
-            return usage(format!("`{wrong}` is no address of a node"));
+            return usage(format!("`{wrong}` is not an address of a node"));
         }
         Ok(())
     }

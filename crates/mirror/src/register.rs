@@ -58,8 +58,8 @@ fn read_view(disk: &dyn Disk, path: &str, uuid: Uuid) -> Result<View> {
             0,
             "a view",
             found,
-            "What acknowledgements rest on is not known. Nothing was changed: restore the file, or give up what only \
-             nodes may hold (--accept-loss).",
+            "Acknowledged writes may be only in the memory of nodes. Nothing was changed. \
+             Restore the file. Or start with --accept-loss and lose what only nodes have.",
         )
     })?;
     if view.uuid != uuid {
@@ -127,7 +127,7 @@ impl NumberedFiles {
                 32,
                 format!("view {v}"),
                 format!("view {}", view.v),
-                "The file was renamed. Nothing was changed: give it its name again.",
+                "The file was renamed. Nothing was changed. Rename it back.",
             ));
         }
         Ok(Some(view))

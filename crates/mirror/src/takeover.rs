@@ -349,9 +349,9 @@ fn no_node(group: usize, visits: &[Visit; 2]) -> Error {
         })
         .collect();
     Error::Usage(format!(
-        "acknowledged transactions may be in the memory of the nodes of group {group} only, and none of them returns \
-         it ({}). Nothing was changed but the generation. Bring one of the nodes back as it was and start again; or \
-         start with --accept-loss, which takes what their hard copies (--dir) have, gives up the rest, and prints what that is",
+        "acknowledged transactions may be only in the memory of the nodes of group {group}, and no node returns them \
+         ({}). Only the generation was changed. Make one of the nodes reachable, with its memory intact, and start \
+         again. Or start with --accept-loss: it takes what their hard copies (--dir) have, and prints the loss",
         told.join("; ")
     ))
 }
@@ -445,7 +445,7 @@ impl Visit {
         match connection.send(&request.head(), request.tail())? {
             Sent::Yes => Ok(()),
             // A client that awaits each reply has sent nothing else.
-            Sent::Full => Err("the connection takes nothing".into()),
+            Sent::Full => Err("the connection accepts no data".into()),
         }
     }
 
@@ -458,7 +458,7 @@ impl Visit {
                 {
                     let was = self.member.inc;
                     self.trouble = Some(format!(
-                        "it was started again since: it was {was}, and is {inc}, with an empty memory"
+                        "it was restarted and its memory is empty: it was node {was} and is now node {inc}"
                     ));
                     if context.accept_loss {
                         self.stage = Stage::Sealing;
@@ -516,7 +516,7 @@ impl Visit {
                 self.read_on(at, context)
             }
             (_, Reply::Refused(refused)) => Err(format!("the node refuses: {}", refused.text)),
-            (_, reply) => Err(format!("the node answers {reply:?} to something else")),
+            (_, reply) => Err(format!("the node sent an unexpected answer: {reply:?}")),
         }
     }
 

@@ -166,7 +166,7 @@ impl View {
             return Err("shorter than a view".into());
         };
         if crc32c(covered) != u32::from_le_bytes(*crc) {
-            return Err("a view whose checksum does not hold".into());
+            return Err("a view whose checksum does not match".into());
         }
         let mut r = Reader::new(covered);
         if r.bytes(4) != Some(MAGIC) {

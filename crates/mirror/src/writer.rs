@@ -217,8 +217,8 @@ impl Mirror {
             && views.any(rests_on_disk)
         {
             let why = format!(
-                "the arbiter has not answered for {} ms, longer than the lease (log-lease), and another process may have replaced \
-                 this one",
+                "the view directory (log-view) has not answered for {} ms, longer than the lease \
+                 (log-lease). Another process may have replaced this one",
                 ns / 1_000_000
             );
             return self.end(state, log, why);
@@ -325,7 +325,7 @@ impl Mirror {
                         "view {} of generation {} replaces view {} of generation {}",
                         found.v, found.generation, state.view.v, state.view.generation
                     ),
-                    None => "the arbiter has lost the view".to_owned(),
+                    None => "the view directory (log-view) has lost the view".to_owned(),
                 };
                 return self.end(state, log, why);
             }
@@ -357,7 +357,7 @@ impl Mirror {
         for (number, (before, after)) in state.view.groups.iter().zip(&next.groups).enumerate() {
             if before != after {
                 let line = format!(
-                    "view {}: group {number} goes from {before} to {after}",
+                    "view {}: group {number} changes from {before} to {after}",
                     next.v
                 );
                 state.events.push(line);
@@ -470,8 +470,8 @@ impl Mirror {
         }
         (one.machine == two.machine && !self.options.one_machine).then(|| {
             format!(
-                "it is on the same machine as {address}, and both would fail together: they are no mirror unless that is allowed \
-                 (log-one-machine)"
+                "it is on the same machine as {address}, and both would fail together. Use a \
+                 node on another machine, or allow this (log-one-machine)"
             )
         })
     }

@@ -22,7 +22,7 @@ pub enum Error {
         of: &'static str,
     },
     /// The input is no dump.
-    #[error("this is no dump of Redis: it does not begin with REDIS and a version")]
+    #[error("this is not a dump of Redis: it does not begin with REDIS and a version")]
     Foreign,
     /// The dump has a version that this crate cannot read.
     #[error("version {found} of the dump format is newer than {newest}, the newest known")]
@@ -51,7 +51,10 @@ pub enum Error {
         why: String,
     },
     /// The bytes are not those that were written.
-    #[error("the checksum is {found:016x}, the bytes before it give {computed:016x}")]
+    #[error(
+        "the checksum is {found:016x}, but the bytes before it have the checksum \
+             {computed:016x}"
+    )]
     Checksum {
         /// The sum in the dump.
         found: u64,

@@ -154,7 +154,7 @@ impl Parts {
             return Err(source.corrupt("a collection without elements"));
         }
         if self.left == 0 && self.at != body.len() {
-            return Err(source.corrupt("there is something behind the value"));
+            return Err(source.corrupt("there are extra bytes after the value"));
         }
         Ok(())
     }

@@ -174,7 +174,7 @@ pub fn parse_dump(payload: &[u8]) -> Result<Value> {
         }
     };
     if usize::try_from(source.position()) != Ok(body.len()) {
-        return Err(source.corrupt("there is something behind the value"));
+        return Err(source.corrupt("there are extra bytes after the value"));
     }
     if value.is_empty() {
         return Err(source.corrupt("a collection without elements"));

@@ -313,8 +313,8 @@ fn owned<T>(record: &Record, tag: Tag, decode: impl Fn(&[u8]) -> Option<T>) -> R
             record.offset_of(tag),
             format!("section {tag} as docs/formats/anchor.md describes it"),
             found,
-            "The anchor's checksums hold, so another build wrote it. Use that build, or restore a \
-             backup.",
+            "The anchor's checksums match, so another build wrote it. Use that build, or restore \
+             a backup.",
         )
     };
     let section = section.ok_or_else(|| damage("no section of this name"))?;
@@ -333,8 +333,8 @@ fn refuse_required(record: &Record) -> Result<()> {
         record.offset_of(section.tag),
         format!("no required sections but those that this build knows ({known})"),
         format!("the required section {}", section.tag),
-        "A newer build wrote it, and without it the database means something else. Nothing is lost and \
-         nothing was changed: use that build.",
+        "A newer build wrote this section, and the database cannot be read without it. Nothing \
+         is lost, and nothing was changed. Use the newer build.",
     ))
 }
 

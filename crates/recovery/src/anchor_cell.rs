@@ -134,8 +134,8 @@ impl AnchorCell {
         }
         if next.chain.len() > next.chain_max() {
             return Err(Error::LogFull(format!(
-                "the anchor names {} lives that no checkpoint has left behind, and has no room to declare \
-                 {}. Take a checkpoint first",
+                "the anchor lists {} restarts since the oldest checkpoint and has no room to \
+                 declare {}. Take a checkpoint first",
                 next.chain.len(),
                 family.name()
             )));

@@ -80,8 +80,9 @@ fn check_not_behind(given: &EpochEnds, named: &EpochEnds) -> Result<()> {
             named.epoch, named.ends
         ),
         format!("the log up to epoch {} and {:?}", given.epoch, given.ends),
-        "The archive has lost runs, or is another one. The log between may have been cut. The database is whole: restore \
-         the archive's files, or end archiving and begin it again with a new backup.",
+        "The archive has lost files, or is another archive. The log between may have been \
+         removed. The database is intact. Restore the archive's files, or end archiving and \
+         begin a new archive with a new backup.",
     ))
 }
 
@@ -106,7 +107,8 @@ impl Anchor {
             return Ok(());
         };
         Err(Error::Usage(format!(
-            "{why}. No backup holds it either: run it without an archive, and copy its directories while it is stopped"
+            "{why}. It cannot be backed up into an archive either. Run it without an archive, \
+             and copy its directories while it is stopped"
         )))
     }
 
@@ -160,8 +162,8 @@ impl AnchorCell {
         next.archived = Some(end.clone());
         if next.chain.len() > next.chain_max() {
             return Err(Error::LogFull(format!(
-                "the anchor names {} lives that no checkpoint has left behind, and has no room to declare an \
-                 archive. Take a checkpoint first",
+                "the anchor lists {} restarts since the oldest checkpoint and has no room to \
+                 declare an archive. Take a checkpoint first",
                 next.chain.len()
             )));
         }
@@ -227,7 +229,7 @@ mod tests {
         });
         assert!(matches!(anchor.archive(), Archived::Refused(_)));
         let refused = anchor.check_archivable().unwrap_err().to_string();
-        assert!(refused.contains("which runs do not have"), "{refused}");
+        assert!(refused.contains("rows in a tree cannot"), "{refused}");
     }
 
     #[test]
@@ -266,7 +268,7 @@ mod tests {
         for (epoch, at) in [(7, [4096, 4096]), (8, [0, 4096]), (9, [8192, 0])] {
             let behind = check(&anchor, Some(ends(epoch, &at)), &durable(10, &[8192; 2]));
             let behind = behind.unwrap_err();
-            assert!(behind.to_string().contains("has lost runs"), "{behind}");
+            assert!(behind.to_string().contains("has lost files"), "{behind}");
         }
         assert!(check(&anchor, Some(ends(8, &[4096, 4096])), &log).is_ok());
         // Without the archive at hand, the anchor's section is enough.

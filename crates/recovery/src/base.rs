@@ -89,8 +89,8 @@ impl Base {
         match self.kind {
             ImageKind::Sweep(k) => Ok(k),
             ImageKind::Cut(epoch) => Err(Error::Usage(format!(
-                "the image is the state of epoch {epoch}, and this restart method needs the tags \
-                 of a fuzzy checkpoint: choose a method that decides by epochs or fates"
+                "the image is the exact state of epoch {epoch}, and this restart method needs a \
+                 fuzzy checkpoint. Choose a method that decides by epochs or fates"
             ))),
         }
     }

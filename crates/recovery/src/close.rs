@@ -77,8 +77,8 @@ pub(crate) fn close_incarnation(
         let max = record.chain_max();
         if record.chain.len() >= max {
             return Err(Error::LogFull(format!(
-                "the anchor names {max} lives that no checkpoint has left behind, and has no \
-                 room for another. Nothing is lost; keep a copy of the directory and report it"
+                "the anchor lists {max} restarts since the oldest checkpoint and has no room for \
+                 another. Nothing is lost. Copy the directory and report the bug"
             )));
         }
         record.chain.push(ChainLink {

@@ -95,8 +95,8 @@ impl Paths {
         let logs = self.logs.len();
         if logs > 1 && logs != usize::from(streams) {
             return Err(Error::Usage(format!(
-                "{logs} log directories for {streams} stream(s); give one for each, one for all, or \
-                 none"
+                "{logs} log directories were given for {streams} stream(s). Give one for each, \
+                 one for all, or none"
             )));
         }
         Ok(())
@@ -110,9 +110,9 @@ impl Paths {
 pub(crate) fn check_image_disks(given: usize, has: usize) -> Result<()> {
     if given != has {
         return Err(Error::Usage(format!(
-            "the images of this database are spread over {has} disk(s), and {given} would be used: \
-             give each image directory, in the order in which the database was made with them, or \
-             none if they are in the data directory"
+            "this database has {has} image director(ies), but {given} would be used. Give all of \
+             them in the order in which the database was made, or none if its images are in the \
+             data directory"
         )));
     }
     Ok(())
@@ -251,7 +251,7 @@ impl<'a> Opening<'a> {
             let earlier = &self.paths.images[..number];
             if earlier.iter().any(|other| is_same(other, dir)) {
                 return Err(Error::Usage(format!(
-                    "{} is given twice as an image directory; give one for each disk",
+                    "{} is given twice as an image directory. Give one for each disk",
                     dir.display()
                 )));
             }
@@ -284,8 +284,8 @@ impl<'a> Opening<'a> {
         let dir = dir.display().to_string();
         if self.paths.images.len() == 1 && holds_pages(&self.paths.data) {
             return Error::Usage(format!(
-                "{dir} has no image: those of this database are in its data directory; open it \
-                 without --image-dir"
+                "{dir} has no image. The images of this database are in its data directory. Open \
+                 it without --image-dir"
             ));
         }
         missing_image_dir(&dir, number)

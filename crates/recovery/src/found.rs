@@ -51,7 +51,9 @@ pub fn is_database(data: &dyn Disk) -> Result<bool> {
     if let Some(stranger) = names.iter().find(stranger) {
         return Err(Error::Foreign {
             file: format!("{}/{}", data.name(), stranger.escape_debug()),
-            why: "the directory holds files but no database; give a new or empty one".into(),
+            why: "the directory contains other files and no database. Give a new or empty \
+                  directory"
+                .into(),
         });
     }
     // An interrupted creation leaves neither directories nor pages of images, nor segments.
@@ -81,8 +83,8 @@ pub fn missing_image_dir(dir: &str, number: usize) -> Error {
         0,
         format!("the pages files of image disk {number}"),
         "no such file",
-        "Pages of both images are in it. Mount the disk or restore the directory from a backup; \
-         --image-dir names the place if it has moved.",
+        "It contains pages of both images. Mount the disk, or restore the directory from a \
+         backup. If it has moved, give the new place with --image-dir.",
     )
 }
 
@@ -103,9 +105,9 @@ fn without_anchor(data: &dyn Disk, sign: &str) -> Error {
         format!("{}/{ANCHOR_PATH}", data.name()),
         0,
         "the anchor of the database whose files are here",
-        format!("no such file, though there is {sign}"),
-        "Nothing else says which image and log are the newest. Restore the anchor from a backup \
-         together with all other files, or move the files away to begin a new database.",
+        format!("no such file, although {sign} exists"),
+        "Only the anchor says which image and log are the newest. Restore the anchor and all \
+         other files from a backup. Or move the files away to begin a new database.",
     )
 }
 
@@ -196,8 +198,8 @@ pub(crate) fn open_versioned_anchor(
         Version::Garbled(text) => text,
     };
     notes.push(format!(
-        "{VERSION_PATH} says {said}, the anchor version {FORMAT_VERSION}: the file is damaged, and \
-         nothing is lost; the next start writes it again"
+        "{VERSION_PATH} says {said}, but the anchor says version {FORMAT_VERSION}. The file is \
+         damaged. Nothing is lost: the next start writes it again"
     ));
     Ok(Some((file, anchor, notes)))
 }
@@ -235,7 +237,7 @@ pub fn mark_unfinished(disk: &dyn Disk, verb: &str) -> Result<()> {
     if disk.list("")?.iter().any(|name| name == VERSION_PATH) {
         return Err(Error::Foreign {
             file: format!("{}/{VERSION_PATH}", disk.name()),
-            why: "a new database is made only where there is none: give a new directory".into(),
+            why: "the directory has a database already. Give a new directory".into(),
         });
     }
     let file = disk.create(VERSION_PATH, Access::Buffered)?;
@@ -290,8 +292,8 @@ pub fn missing_log(disk: &str, stream: StreamId) -> Error {
         0,
         format!("the directory of log stream {stream}"),
         "no such directory",
-        "Every transaction since the images is in it. Mount the disk or restore the directory from \
-         a backup; --log-dir names the place if it has moved.",
+        "It contains every transaction since the images. Mount the disk, or restore the \
+         directory from a backup. If it has moved, give the new place with --log-dir.",
     )
 }
 
@@ -334,15 +336,15 @@ fn check_segment(disk: &dyn Disk, id: SegmentId, anchor: &Anchor, header: &mut [
         return Err(Error::Foreign {
             file: id.path(),
             why: format!(
-                "{fault}, the anchor to {}. Nothing was changed. Restore the file that this \
-                 database had in its place, or move it away if it had none",
+                "{fault}, and the anchor to {}. Nothing was changed. Restore the file that this \
+                 database had here. If it had no such file, move this one away",
                 anchor.uuid
             ),
         });
     }
     if id.incarnation > anchor.incarnation {
         return Err(stale(&format!(
-            "{}, a segment of life {}; the anchor knows of {}",
+            "{} is a log file of life {} of the database, and the anchor knows only lives up to {}",
             id.path(),
             id.incarnation,
             anchor.incarnation
@@ -356,10 +358,10 @@ fn stale(sign: &str) -> Error {
         ANCHOR_PATH,
         0,
         "the newest anchor of this database",
-        format!("an older one: there is {sign}"),
+        format!("an older anchor, because {sign}"),
         format!(
-            "What was written since would be lost. Restore the newest anchor, or a backup of all \
-             files. {COPIED}"
+            "Newer writes would be lost. Restore the newest anchor, or a backup of all files. \
+             {COPIED}"
         ),
     )
 }
@@ -399,7 +401,7 @@ pub(crate) fn check_images(
         let numbers = names.iter().filter_map(|name| directory_number(name));
         if let Some(k) = numbers.max().filter(|k| *k > newest) {
             return Err(stale(&format!(
-                "{}, of checkpoint {k}; the newest that the anchor knows is {newest}",
+                "{} is of checkpoint {k}, and the newest that the anchor knows is {newest}",
                 directory_path(slot, k)
             )));
         }
@@ -419,10 +421,10 @@ fn missing_image(anchor: &Anchor, slot: ImageSlot, file: String, what: &str) -> 
     let ImageStatus { k, .. } = anchor.image(slot);
     let other = slot.other();
     let consequence = if !anchor.image(slot).is_complete() {
-        "Nothing is lost: it held no complete checkpoint.".to_owned()
+        "Nothing is lost: it contained no complete checkpoint.".to_owned()
     } else if anchor.image(other).is_complete() {
         let CkptEpoch(k) = anchor.image(other).k;
-        format!("Nothing is lost as long as image {other} (checkpoint {k}) and the log are whole.")
+        format!("Nothing is lost as long as image {other} (checkpoint {k}) and the log are intact.")
     } else {
         format!("What was written up to checkpoint {k} is in no other file.")
     };
@@ -432,9 +434,9 @@ fn missing_image(anchor: &Anchor, slot: ImageSlot, file: String, what: &str) -> 
         format!("{what} of image {slot}"),
         "no such file",
         format!(
-            "{consequence} Mount the disk or restore the file from a backup; --image-dir names the \
-             place of pages that are not in the data directory; `perdura repair` makes a new \
-             database of what is left. {COPIED}"
+            "{consequence} Mount the disk, or restore the file from a backup. If the pages are \
+             not in the data directory, give their place with --image-dir. `perdura repair` \
+             makes a new database of what is left. {COPIED}"
         ),
     )
 }

@@ -23,7 +23,8 @@ pub(crate) fn check_given(options: &RestartOptions, anchor: &Anchor) -> Result<(
     let (streams, disks) = (options.disks.logs.len(), options.disks.images.len());
     if usize::from(anchor.streams) != streams {
         return Err(Error::Usage(format!(
-            "the database has {} log stream(s), {streams} log director(ies) were given",
+            "the database has {} log stream(s), but {streams} log director(ies) were given. Give \
+             one for each",
             anchor.streams,
         )));
     }
@@ -57,8 +58,8 @@ fn check_image_places(images: &[Arc<dyn Disk>], pages: &[Vec<Result<ImageFile>>;
         for file in pages.iter().filter_map(|slot| slot[place].as_ref().ok()) {
             if usize::from(file.disk_number()) != place {
                 return Err(Error::Usage(format!(
-                    "{} is given as image directory {place} and was made as number {}: give the \
-                     image directories in the order in which the database was made with them",
+                    "{} is given as image directory {place}, but it is number {}. Give the image \
+                     directories in the order in which the database was made",
                     disk.name(),
                     file.disk_number()
                 )));
@@ -95,8 +96,8 @@ fn check_places(logs: &[Arc<dyn Disk>], segments: &[Option<Vec<SegmentId>>]) -> 
         let elsewhere = found.iter().position(|streams| streams.contains(&id));
         if let Some(other) = elsewhere.filter(|_| !found[usize::from(stream)].contains(&id)) {
             return Err(Error::Usage(format!(
-                "{} is given for log stream {stream} and has no segment of it; {} has: give the log \
-                 directories in the order in which the database was made with them",
+                "{} is given for log stream {stream}, but the files of that stream are in {}. \
+                 Give the log directories in the order in which the database was made",
                 disk.name(),
                 logs[other].name()
             )));

@@ -101,7 +101,7 @@ pub fn create_images(data: &dyn Disk, images: &[Arc<dyn Disk>], uuid: &Uuid) -> 
 fn another_databases(disk: &dyn Disk, path: String) -> Error {
     Error::Foreign {
         why: format!(
-            "{} holds an image of another database; give this one a place of its own, or remove \
+            "{} is an image of another database. Give this database another directory, or remove \
              the file if no database needs it",
             disk.name()
         ),

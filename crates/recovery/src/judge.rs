@@ -302,8 +302,8 @@ pub(crate) fn no_record(origin: &Origin, expected: &str) -> Error {
         format!("log stream {}", origin.stream),
         origin.pos.0,
         expected,
-        "bytes that are none",
-        "The checksums hold, so this is a bug in the writer. Keep a copy and report it.",
+        "other bytes",
+        "The checksums match, so this is a bug in Perdura. Copy the files and report the bug.",
     )
 }
 

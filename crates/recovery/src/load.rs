@@ -165,7 +165,7 @@ impl Image for ImagePlan {
         Err(Error::corrupt(
             "log",
             0,
-            format!("the log up to epoch {needs}, which image {slot} rests on"),
+            format!("the log up to epoch {needs}, which image {slot} needs"),
             format!("nothing valid beyond epoch {end}"),
             "Acknowledged transactions are missing. Restore the log's files from a backup.",
         ))

@@ -36,11 +36,13 @@ impl AcceptedLoss {
         match self.acked {
             Epoch(0) => {
                 format!(
-                    "life {life} is kept up to epoch {durable}; what was acknowledged behind it is lost"
+                    "life {life} of the database is kept up to epoch {durable}: everything \
+                     acknowledged after it is lost"
                 )
             }
             acked => format!(
-                "life {life} is kept up to epoch {durable}; epochs {} to {acked} were acknowledged and are lost",
+                "life {life} of the database is kept up to epoch {durable}: epochs {} to {acked} \
+                 had been acknowledged and are lost",
                 durable.0 + 1
             ),
         }
@@ -117,7 +119,7 @@ impl Losses {
 /// Returns the error for a loss that the anchor cannot name.
 pub(crate) fn no_room() -> Error {
     Error::LogFull(
-        "the anchor has no room for another loss that was accepted. Nothing was changed; keep a copy of the \
+        "the anchor has no room to record another accepted loss. Nothing was changed. Copy the \
          directory and restore a backup"
             .into(),
     )
@@ -265,8 +267,13 @@ mod tests {
     fn the_epochs_that_are_lost_are_named() {
         assert_eq!(
             loss(3, 10, 12).text(),
-            "life 3 is kept up to epoch 10; epochs 11 to 12 were acknowledged and are lost"
+            "life 3 of the database is kept up to epoch 10: epochs 11 to 12 had been \
+             acknowledged and are lost"
         );
-        assert!(loss(3, 10, 0).text().ends_with("behind it is lost"));
+        assert!(
+            loss(3, 10, 0)
+                .text()
+                .ends_with("everything acknowledged after it is lost")
+        );
     }
 }

@@ -140,7 +140,7 @@ impl Method {
         if !self.schemes.contains(&scheme) {
             let readable: Vec<&str> = self.schemes.iter().map(|s| s.name()).collect();
             return Err(format!(
-                "method {} reads logs of scheme {}; this one's scheme is {}",
+                "method {} reads logs of scheme {}, and this log has scheme {}",
                 self.name,
                 readable.join(" or "),
                 scheme.name()
@@ -149,8 +149,8 @@ impl Method {
         let highest = Method::highest_level(scheme);
         if level > highest {
             return Err(format!(
-                "level {} plays log and image at once, in no order; records of scheme {} must be \
-                 applied in the order of their slot, after the image: level {} at most",
+                "level {} applies the log while the image is loaded. Records of scheme {} must \
+                 be applied in order after the image. Use level {} at most",
                 level.number(),
                 scheme.name(),
                 highest.number()
@@ -177,7 +177,7 @@ impl Methods {
             let method = method?;
             if let Some(other) = methods.given(method.player.owner()) {
                 return Err(format!(
-                    "methods {} and {} play the same records; give one of them",
+                    "methods {} and {} apply the same records. Give one of them",
                     other.name, method.name
                 ));
             }
@@ -251,7 +251,7 @@ mod tests {
         let why = of_product
             .check(Scheme::Differential, Level::Two)
             .unwrap_err();
-        assert!(why.contains("scheme is differential"), "{why}");
+        assert!(why.contains("scheme differential"), "{why}");
         let unknown = Method::by_name("aries3").unwrap_err();
         assert!(unknown.contains("pl2p-part"));
     }

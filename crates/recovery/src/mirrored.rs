@@ -28,13 +28,14 @@ pub fn undrained(anchor: &Anchor, cut: Option<&Cut>) -> Option<String> {
     let generation = anchor.mirrored?.generation;
     let reached = cut.map_or(String::new(), |cut| {
         let acked = cut.lost_to.map_or(String::new(), |epoch| {
-            format!(", and writes up to epoch {epoch} at least were acknowledged")
+            format!(", but writes up to epoch {epoch} at least were acknowledged")
         });
-        format!(": its disks end with epoch {}{acked}", cut.durable)
+        format!(": the log's disks end with epoch {}{acked}", cut.durable)
     });
     Some(format!(
-        "the end of the log may be in the memory of nodes, where the writer of generation {generation} left it{reached}. That is no \
-         damage. A start with the nodes and the view (--log-nodes, --log-view) returns it"
+        "the newest part of the log may be only in the memory of the log's nodes, since \
+         generation {generation}{reached}. This is not damage. Start with the nodes and the view \
+         (--log-nodes, --log-view) to get it back"
     ))
 }
 
@@ -43,9 +44,10 @@ pub(crate) fn check_alone(anchor: &Anchor) -> Result<()> {
     match anchor.mirrored {
         None => Ok(()),
         Some(_) => Err(Error::Usage(
-            "the newest transactions of this database may be in the memory of its nodes only. Nothing was changed. Start it \
-             with its nodes and its view (--log-nodes, --log-view), which returns them; or with --accept-loss, which gives up \
-             what the log's disks lack and prints what that is"
+            "the newest transactions of this database may be only in the memory of its nodes. \
+             Nothing was changed. Start it with its nodes and its view (--log-nodes, --log-view) \
+             to get them back. Or start it with --accept-loss: it gives up what the log's disks \
+             lack, and prints the loss"
                 .into(),
         )),
     }
@@ -68,8 +70,8 @@ pub(crate) fn give_up(
     );
     if before.mirrored.is_none() && cut.lost_to.is_none() {
         return Err(Error::Usage(
-            "nothing is lost: the log's disks have all that was acknowledged. Nothing was changed. Start without \
-             --accept-loss"
+            "nothing is lost: the log's disks have every acknowledged transaction. Nothing was \
+             changed. Start without --accept-loss"
                 .into(),
         ));
     }

@@ -187,7 +187,7 @@ impl Candidates<'_> {
 
     fn why_no_other(&self, rank: Rank) -> &'static str {
         if self.anchor.scheme.guard() == Guard::NoRecords {
-            return "no log has what the other image lacks";
+            return "the log of this database has no records of pages";
         }
         match (rank, self.fact(Rank::Older)) {
             (Rank::Newer, Fact::Usable) => "pages of the other image are damaged too",
@@ -227,7 +227,8 @@ impl Candidates<'_> {
             plan.damaged.push(slot);
         } else if let (Rank::Older, (Some(slot), Some(Ok(_)))) = (rank, newer) {
             plan.notes.push(format!(
-                "pages of image {slot} are damaged; the other image is loaded, whole, and more of the log"
+                "pages of image {slot} are damaged. The other image is loaded instead, with more \
+                 of the log"
             ));
             plan.damaged.push(slot);
         }
@@ -417,7 +418,8 @@ impl ImagePlan {
             }
             self.rebuilt.insert(*page);
             self.notes.push(format!(
-                "page {page} of image {slot} is damaged; rebuilt from image {older} and the log"
+                "page {page} of image {slot} is damaged. It was rebuilt from image {older} and \
+                 the log"
             ));
         }
         self.files.insert(older, stand_in.files);

@@ -65,7 +65,7 @@ pub(crate) fn foreign(frame: Frame<'_>, origin: &Origin) -> Error {
 
 /// The explanation of a frame that makes no sense.
 pub(crate) const WRITERS_BUG: &str =
-    "The checksums hold, so this is a bug in the writer. Keep a copy and report it.";
+    "The checksums match, so this is a bug in Perdura. Copy the files and report the bug.";
 
 /// Returns an error that names a frame's place.
 #[cold]

@@ -170,9 +170,7 @@ pub fn whole(options: &RestartOptions) -> Result<Salvaged> {
         Some((_, anchor, _)) if anchor.scheme.has_tables() => anchor,
         Some(_) | None => {
             let dir = options.disks.data.name();
-            return Err(Error::Usage(format!(
-                "there are no tables to copy in {dir}"
-            )));
+            return Err(Error::Usage(format!("{dir} has no tables to copy")));
         }
     };
     let plan = Plan {

@@ -184,5 +184,5 @@ fn void_tail(scans: &[StreamScan], cut: &Cut) -> Vec<Vec<perdura_wal::BlockRef>>
 }
 
 fn undecided() -> Error {
-    Error::Stopped("the log's end was not decided".into())
+    Error::Stopped("the end of the log is not known".into())
 }

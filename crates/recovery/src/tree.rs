@@ -112,7 +112,8 @@ pub(crate) fn open_pages(
             0,
             "the tree's pages and their double-write file, which the anchor names",
             "no such file",
-            "The rows of the tree are in no other file. Restore the files from a backup. Nothing was changed.",
+            "No other file contains the rows of the tree. Nothing was changed. Restore the files \
+             from a backup.",
         )),
         file => Ok((file?, shape)),
     }
@@ -203,7 +204,7 @@ impl Part<'_> {
     fn insist<T>(&self, tree: &Tree, call: impl FnMut() -> Result<Answer<T>>) -> Result<T> {
         insist(call, || tree.pool().write_step(self.eosl()))?.ok_or_else(|| {
             Error::Usage(format!(
-                "a pool of {} pages is too small for this tree: a change of its structure needs more at a time",
+                "{} pages of memory are too few for this tree. Give more pages",
                 self.means().frames
             ))
         })
@@ -219,10 +220,10 @@ impl Part<'_> {
         Err(Error::corrupt(
             format!("{TREE_DIR}/{DOUBLE}"),
             20,
-            format!("pages as a log has left them whose last number is {last}"),
-            format!("number {newest} in a page, which was written when the log had that"),
-            "The newest blocks of the log are missing or damaged, or pages and log are of different times. Restore the log's files \
-             from a backup. Nothing was changed.",
+            format!("pages of a log whose last number is {last}"),
+            format!("a page with number {newest}, which the log must contain"),
+            "The newest blocks of the log are missing or damaged, or pages and log are from \
+             different times. Nothing was changed. Restore the log's files from a backup.",
         ))
     }
 
@@ -240,11 +241,12 @@ impl Part<'_> {
             format!("{TREE_DIR}/{PAGES}"),
             0,
             format!(
-                "pages that checkpoint {} has written, with its redo start {rssp} in the meta page",
+                "the pages of checkpoint {}, with its redo start {rssp} in the meta page",
                 self.tree.k
             ),
             format!("a meta page whose last change is {newest}"),
-            "The file is an older copy. Put the newest one back, or restore all files of the database from one backup. No row was changed.",
+            "This file is an older copy. No row was changed. Put the newest file back, or \
+             restore all files of the database from one backup.",
         ))
     }
 
@@ -268,7 +270,8 @@ impl Part<'_> {
             0,
             format!("the redo start of a log whose last number is {last}"),
             format!("redo start {rssp}"),
-            "Anchor and log are of different times. Restore both from one backup. Nothing was changed.",
+            "Anchor and log are from different times. Nothing was changed. Restore both from one \
+             backup.",
         ))
     }
 

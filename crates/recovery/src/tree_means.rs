@@ -35,7 +35,7 @@ impl TreeMeans {
     pub fn check(&self) -> Result<()> {
         if self.frames < FRAMES_MIN {
             return Err(Error::Usage(format!(
-                "{} pages in memory are too few for a tree: it needs {FRAMES_MIN} at least",
+                "{} pages of memory are too few for a tree. It needs at least {FRAMES_MIN}",
                 self.frames
             )));
         }

@@ -84,12 +84,12 @@ struct Checked<'a> {
 impl Checked<'_> {
     fn check_anchor(&self, notes: &[String], found: &mut Findings) {
         let losses = self.anchor.losses.iter().map(AcceptedLoss::text);
-        let losses = losses.map(|text| format!("a loss was accepted: {text}"));
+        let losses = losses.map(|text| format!("a loss was accepted earlier: {text}"));
         found.notes.extend(losses);
         let is_combined = notes.iter().any(|note| note.starts_with(COMBINED));
         let other = match is_combined {
-            true => "the other copy has that part whole",
-            false => "the other copy is whole",
+            true => "that part of the other copy is intact",
+            false => "the other copy is intact",
         };
         for note in notes {
             // An update that was interrupted between the copies is no damage.
@@ -150,7 +150,8 @@ impl Checked<'_> {
                     file: "log".into(),
                     offset: None,
                     what: format!(
-                        "image {slot} rests on epoch {needs}; the log ends with {durable}"
+                        "image {slot} needs the log up to epoch {needs}, but the log ends with \
+                         epoch {durable}"
                     ),
                 });
             }
@@ -188,7 +189,8 @@ fn check_stream(mut scan: StreamScan, ends_at: Option<Pos>, found: &mut Findings
                 block.pos.0,
                 format!("a frame of kind {:?}", frame.kind),
                 "bytes that do not parse",
-                "The checksums hold, so this is a bug in the writer. Keep a copy.",
+                "The checksums match, so this is a bug in Perdura. Copy the files and report the \
+                 bug.",
             ))
         });
         if let Err(error) = read {

@@ -42,8 +42,8 @@ impl FromStr for At {
         let found = time.or_else(|| parse_span(text).map(At::BeforeEnd));
         found.ok_or_else(|| {
             format!(
-                "'{text}' is no moment: give an epoch (4711), a time (2026-03-01 12:00:00, UTC unless an offset such as \
-                 +02:00 follows) or how long before the archive's end (10min, 1h30m, 2d)"
+                "'{text}' is not a moment. Give an epoch (4711), a UTC time (2026-03-01 12:00:00), or a time with its \
+                 offset (2026-03-01 12:00:00+02:00). Or give the time before the archive's end (10min, 1h30m, 2d)"
             )
         })
     }
@@ -97,15 +97,15 @@ impl Timeline {
     fn at(&self, at: At, time_us: u64) -> Result<Moment> {
         let (Some(first), Some(last)) = (self.first, self.last) else {
             return Err(Error::Usage(
-                "the archive lists no moments, so it knows no times: give an epoch".into(),
+                "the archive lists no moments, so it knows no times. Give an epoch".into(),
             ));
         };
         assert!(first.epoch <= last.epoch, "a line has a direction");
         let found = self.found.filter(|_| time_us <= last.wall_us);
         found.ok_or_else(|| {
             Error::Usage(format!(
-                "{at} is not in the archive: its moments reach from {} (epoch {}) to {} (epoch {}); without --at the last \
-                 one is restored",
+                "{at} is not in the archive. Its moments are from {} (epoch {}) to {} (epoch \
+                 {}). Without --at the last moment is restored",
                 moment(first.wall_us),
                 first.epoch,
                 moment(last.wall_us),
@@ -225,7 +225,7 @@ mod tests {
         assert_eq!("1h30m".parse(), Ok(At::BeforeEnd(5_400_000_000)));
         assert_eq!("1970-01-01 00:00:01".parse(), Ok(At::Time(1_000_000)));
         let refused = "yesterday".parse::<At>().unwrap_err();
-        assert!(refused.contains("'yesterday' is no moment"), "{refused}");
+        assert!(refused.contains("'yesterday' is not a moment"), "{refused}");
     }
 
     #[test]

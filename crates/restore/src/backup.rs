@@ -83,7 +83,7 @@ impl BackupCopy {
         let image = anchor.image(slot);
         let begin = image.begin_epoch.ok_or_else(|| {
             Error::Usage(format!(
-                "image {} was made by a build that did not note where it began: take a checkpoint first",
+                "image {} was made by an older build and cannot be backed up. Take a checkpoint first",
                 image.k
             ))
         })?;
@@ -202,7 +202,8 @@ impl BackupCopy {
                     first.offset() + to_u64(nth * PAGE_BYTES),
                     format!("page {id} of checkpoint {}", self.anchor.image(self.slot).k),
                     "other bytes",
-                    "The backup was given up. If a newer checkpoint has overwritten the image, back that one up.",
+                    "The backup was cancelled. If a newer checkpoint has overwritten the image, \
+                     back up that checkpoint.",
                 ));
             }
             let entry = PageEntry {

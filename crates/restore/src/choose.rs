@@ -111,13 +111,9 @@ impl Sources<'_> {
         }
         Err(first.unwrap_or_else(|| {
             Error::Usage(format!(
-                "the archive of {} has no backup{}: make one with `perdura backup create` while the database is there",
+                "the archive of {} has no backup{}. Make one with `perdura backup create` while the database exists",
                 self.store.uuid(),
-                if runs.is_empty() {
-                    " and no run"
-                } else {
-                    ""
-                }
+                if runs.is_empty() { " and no runs" } else { "" }
             ))
         }))
     }
@@ -279,8 +275,9 @@ impl TablesSince {
             return Ok(());
         };
         Err(Error::Usage(format!(
-            "epoch {target} cannot be restored from {}: the database has key-addressed tables since some epoch behind {plain_end}, \
-             and their log is not in the archive; restore that epoch or one before, or that of a later backup",
+            "epoch {target} cannot be restored from {}. Since an epoch after {plain_end} the \
+             database has key-addressed tables, whose changes are not in the archive. Restore \
+             epoch {plain_end} or an earlier one, or the epoch of a later backup",
             backup.header().id.name(),
         )))
     }

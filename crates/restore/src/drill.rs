@@ -54,7 +54,7 @@ pub fn judge(
     let manifest = store.manifest().number;
     let Some(expected) = expected(store, plan, report)? else {
         let compared = format!(
-            "the update numbers of each page alone: digests are known of the archive's last epoch, and not of epoch {}",
+            "only the update numbers of each page: digests are known for the archive's last epoch, not for epoch {}",
             report.epoch
         );
         return Ok(Judgement {
@@ -74,7 +74,7 @@ pub fn judge(
         .zip(pairs)
         .filter(|(_, (restored, expected))| restored != expected)
         .map(|(id, (restored, expected))| {
-            format!("partition {id} has {restored:016x} and not {expected:016x}")
+            format!("partition {id} has the digest {restored:016x} instead of {expected:016x}")
         })
         .collect();
     Ok(Judgement {
@@ -90,7 +90,7 @@ fn restored(disks: &Disks) -> Result<Vec<u64>> {
     let anchor = read_anchor(disks.data.as_ref())?;
     let newest = anchor.and_then(|anchor| anchor.newest_image().map(|slot| (anchor, slot)));
     let Some((anchor, slot)) = newest else {
-        return Err(Error::Usage("what was restored has no image".into()));
+        return Err(Error::Usage("the restored database has no image".into()));
     };
     let geometry = anchor.geometry;
     let listed = read_directory(disks.data.as_ref(), &anchor, slot, &geometry)?;
@@ -112,7 +112,7 @@ fn expected(store: &Store, plan: &RestorePlan, report: &RestoreReport) -> Result
     let of_backup: Vec<u64> = partitions.map(|id| backup.proof(id)).collect();
     if header.archive() == Archived::Carried || report.epoch == header.id.end && is_cut {
         return Ok(Some(Expected {
-            by: format!("those of {}", id.name()),
+            by: format!("the digests of {}", id.name()),
             partitions: of_backup,
             runs: 0,
         }));
@@ -120,7 +120,7 @@ fn expected(store: &Store, plan: &RestorePlan, report: &RestoreReport) -> Result
     let proof = newest_report(store.disk().as_ref(), store.uuid(), ReportKind::Proof)?;
     let is_of_these = |proof: &Report| proof.digests.len() == of_backup.len();
     if let Some(proof) = proof.filter(is_of_these) {
-        let by = format!("that of image {} and the records behind it", proof.to);
+        let by = format!("the digest of image {} with the records after it", proof.to);
         let base = (proof.to, proof.begin, proof.digests);
         if let Some((partitions, runs)) = advanced(store, base, report.epoch)? {
             return Ok(Some(Expected {
@@ -133,7 +133,7 @@ fn expected(store: &Store, plan: &RestorePlan, report: &RestoreReport) -> Result
     if is_cut {
         return Ok(None);
     }
-    let by = format!("those of {} and the records behind it", id.name());
+    let by = format!("the digests of {} with the records after it", id.name());
     let base = (header.id.k, header.begin, of_backup);
     let expected = advanced(store, base, report.epoch)?;
     Ok(expected.map(|(partitions, runs)| Expected {

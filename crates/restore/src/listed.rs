@@ -66,7 +66,7 @@ impl Listed {
                     return error;
                 }
                 let (path, found) = (id.path(&store.runs_dir()), "no such file");
-                let hint = "Take the file from another copy of the archive, or restore a moment before it.";
+                let hint = "Restore the file from another copy of the archive, or restore an earlier moment.";
                 Error::corrupt(path, 0, "a run that the manifest names", found, hint)
             }),
             Listed::Open(run) | Listed::Merged(run) => Ok(Arc::clone(run)),

@@ -216,7 +216,7 @@ impl<'a> Replay<'a> {
                 0,
                 format!("page {page} as it was written"),
                 "other bytes",
-                "The target's disk does not return what was written to it. Restore onto another one.",
+                "The target's disk does not return what was written to it. Restore onto another disk.",
             ));
         }
         Ok(frame)

@@ -299,7 +299,8 @@ impl<S: PageSink> Merging<S> {
         let tag = layout::epoch(page);
         if tag >= self.above {
             let expected = format!("page {id} with a tag below {}", self.above);
-            let hint = "The backup is damaged. An older one serves, with the runs behind it.";
+            let hint =
+                "The backup is damaged. Restore from an older backup; it needs the runs after it.";
             return Err(Error::corrupt(
                 plan.backup.path(),
                 0,
@@ -374,6 +375,6 @@ pub(crate) fn gap(id: PageId, base: Useq, changes: &Changes) -> Error {
             base.0
         ),
         found,
-        "A run lacks records or has some twice. Restore from another backup, or a moment before.",
+        "A run lacks records or has some twice. Restore from another backup, or restore an earlier moment.",
     )
 }

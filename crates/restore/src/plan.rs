@@ -161,14 +161,14 @@ impl RestorePlan {
                 "archive",
                 0,
                 format!(
-                    "records on one side of epoch {} and of the backup",
+                    "records before or after epoch {} and the backup",
                     self.target
                 ),
                 format!(
-                    "a net record of epochs {} to {}",
+                    "a combined record of epochs {} to {}",
                     record.epochs.first, record.epochs.last
                 ),
-                "Merging has combined what this restore needs apart. Restore another moment, or from another backup.",
+                "A merge has combined records that this restore needs. Restore another moment or from another backup.",
             ));
         }
         Ok(difference(first.0, first.1))
@@ -181,8 +181,9 @@ impl RestorePlan {
     pub(crate) fn image_number(&self) -> Result<CkptEpoch> {
         let next = self.highest_tag().0.checked_add(1);
         next.map(CkptEpoch).ok_or_else(|| {
-            let found = "the highest number that there is";
-            Error::corrupt("archive", 0, "a tag", found, "The archive is damaged.")
+            let found = "the highest possible number";
+            let lost = "The archive is damaged. Run `perdura archive verify`.";
+            Error::corrupt("archive", 0, "a tag", found, lost)
         })
     }
 

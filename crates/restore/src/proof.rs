@@ -202,8 +202,9 @@ impl Proof {
             others => format!("; partitions {} differ, too", others.join(", ")),
         };
         Some(format!(
-            "the records between {} are not what the images differ by: in partition {id} the images differ by {images:016x} \
-             and the records make {records:016x}; records of this partition and these tags are in {}{others}",
+            "the records between {} do not turn the older image into the newer one. In partition \
+             {id} the images differ by {images:016x}, but the records by {records:016x}. Records \
+             of this partition and these tags are in {}{others}",
             self.tags(),
             if runs.is_empty() {
                 "no run".into()

@@ -24,7 +24,7 @@ fn missing(from: Epoch, to: Epoch) -> Error {
         0,
         format!("runs of epochs {from} to {to}"),
         "none",
-        "A run is missing. Restore a moment before it, or from a later backup.",
+        "A run is missing. Restore an earlier moment, or restore from a later backup.",
     )
 }
 
@@ -80,8 +80,8 @@ impl Reach {
         );
         if needs_runs && (first > from || last < to) {
             return Err(Error::Usage(format!(
-                "epoch {target} cannot be restored from backup {}, which needs the runs of epochs {from} to {to}: there are \
-                 those of {first} to {last}",
+                "epoch {target} cannot be restored from backup {}. It needs the runs of epochs \
+                 {from} to {to}, but only those of {first} to {last} exist",
                 header.id.name()
             )));
         }
@@ -111,8 +111,8 @@ impl Reach {
                 cut: None,
             }),
             Some(target) => Err(Error::Usage(format!(
-                "epoch {target} cannot be restored: the database has key-addressed tables, whose moments are those of \
-                 its backups; this one's is {end}"
+                "epoch {target} cannot be restored. The database has key-addressed tables, so only the epochs of its \
+                 backups can be restored. The epoch of this backup is {end}"
             ))),
         }
     }
@@ -144,7 +144,7 @@ impl Reach {
         match gone {
             None => Ok(()),
             Some(moment) => Err(Error::Usage(format!(
-                "epoch {moment} is no moment any more: {} has combined the records around it",
+                "epoch {moment} can no longer be restored: {} has combined the records around it",
                 run.id().name()
             ))),
         }

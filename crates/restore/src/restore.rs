@@ -168,14 +168,14 @@ fn new_database(header: &BackupHeader, means: &RestoreMeans<'_>) -> Result<NewDa
     let scheme = Scheme::from_code(header.scheme).filter(|scheme| *scheme == Scheme::Differential);
     let scheme = scheme.ok_or_else(|| {
         Error::Usage(format!(
-            "the backup is of a database whose log has scheme {}, which no restore plays",
+            "the backup is of a database with logging scheme {}, which cannot be restored",
             header.scheme
         ))
     })?;
     let streams = u8::try_from(means.disks.logs.len()).unwrap_or(u8::MAX);
     if streams != header.streams {
         return Err(Error::Usage(format!(
-            "the database had {} log stream(s) and gets {streams}: give as many",
+            "the database had {} log stream(s), but {streams} were given. Give as many",
             header.streams
         )));
     }
@@ -255,7 +255,7 @@ fn name_image(
 ) -> Result<()> {
     let header = plan.backup.header();
     let families = Families::from_bits(header.families).ok_or_else(|| {
-        Error::Usage("the backup has a kind of ordered frames that this build does not know".into())
+        Error::Usage("the backup is of a newer build. Restore with that build".into())
     })?;
     let opened = open_anchor(means.disks.data.as_ref())?;
     let (file, made, _) = opened.expect("the anchor was written just now");

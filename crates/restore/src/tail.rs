@@ -38,7 +38,7 @@ fn any_header(store: &Store) -> Result<BackupHeader> {
     }
     Err(first.unwrap_or_else(|| {
         Error::Usage(format!(
-            "the archive of {} has no backup, and nothing can be restored without one",
+            "the archive of {} has no backup, so it cannot be restored. Make a backup with `perdura backup create`",
             store.uuid()
         ))
     }))
@@ -61,7 +61,7 @@ pub fn read_tail(
     }
     let scheme = Scheme::from_code(header.scheme).ok_or_else(|| {
         Error::Usage(format!(
-            "the backup has a log of scheme {}, which this build does not know",
+            "the backup has logging scheme {}, which this build does not know. Restore with a newer build",
             header.scheme
         ))
     })?;
@@ -114,8 +114,8 @@ pub fn read_tail(
 /// Returns the error for a log with changes that are in no run.
 fn is_ordered() -> Error {
     Error::Usage(
-        "the database has key-addressed tables, whose changes are in no run: its moments are those of its backups, and \
-         --log-dir adds none. Restore without it"
+        "the database has key-addressed tables, so only the epochs of its backups can be \
+         restored. --log-dir adds no epochs. Restore without it"
             .into(),
     )
 }
@@ -143,8 +143,9 @@ fn read_backlog(
     let epochs = first.id().epochs;
     if begin < epochs.begin {
         return Err(Error::Usage(format!(
-            "the archive ends with epoch {}, and the runs that wait for it on the log's disk, in {}, begin with epoch {}: what is between \
-             them is lost, or in another copy of the archive. Give that copy, or restore without --log-dir",
+            "the archive ends with epoch {}, but the runs that wait for it on the log's disk, in \
+             {}, begin with epoch {}. The runs between are lost, or are in another copy of the \
+             archive. Give that copy, or restore without --log-dir",
             from.epoch,
             backlog.disk().name(),
             epochs.begin

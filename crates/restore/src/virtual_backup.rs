@@ -96,8 +96,8 @@ impl VirtualBackup {
         let base = *plan.backup.header();
         if base.archive() == Archived::Carried {
             return Err(Error::Usage(format!(
-                "no virtual backup can be made: the database has key-addressed tables, whose moments are those of its \
-                 backups; the nearest is epoch {}, of {}",
+                "no virtual backup can be made: the database has key-addressed tables, so only \
+                 the epochs of its backups can be restored. The nearest is epoch {}, of {}",
                 base.id.end,
                 base.id.name()
             )));
@@ -176,7 +176,7 @@ impl VirtualBackup {
                 Err(error @ Error::Usage(_)) => return self.or_remove(Err(error)),
                 Err(error) => return Err(error),
             },
-            Stage::Over => return Err(Error::Stopped("the virtual backup is over".into())),
+            Stage::Over => return Err(Error::Stopped("the virtual backup has ended".into())),
         };
         Ok(Progress::More)
     }
@@ -233,7 +233,7 @@ impl VirtualBackup {
             && !self.store.open_run(id)?.has_moment(self.plan.target)
         {
             return Err(Error::Usage(format!(
-                "epoch {} is no moment any more: {} has combined the records around it meanwhile",
+                "epoch {} can no longer be restored: meanwhile {} has combined the records around it",
                 self.plan.target,
                 id.name()
             )));

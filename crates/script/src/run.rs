@@ -259,7 +259,7 @@ impl Runtime {
         };
         let allowed = self.limits.time.saturating_sub(spent);
         let Some(number) = watchdog.begin(allowed) else {
-            let text = "ERR no script runs: the thread that would watch it could not be started";
+            let text = "ERR scripts cannot run: the thread that watches them could not be started";
             return Err(Failure::Limit(String::from(text)));
         };
         let used = vm.lua.used_memory();

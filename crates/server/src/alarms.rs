@@ -48,7 +48,10 @@ impl LostLines {
         let is_recent = now.saturating_duration_since(at) < LATELY;
         is_recent.then(|| {
             let count = self.count;
-            format!("stderr does not take the lines of the log: {count} were lost since the start")
+            format!(
+                "stderr does not accept the lines of the log: {count} were lost since the \
+                     start"
+            )
         })
     }
 }
@@ -101,10 +104,11 @@ fn disk_full(state: &State) -> Option<String> {
     let db = state.db().filter(|db| db.is_disk_full())?;
     let consequence = match db.is_stuck() {
         true => "writes are refused",
-        false => "writes are refused once the files ahead are full",
+        false => "writes are refused once the prepared files are full",
     };
     Some(format!(
-        "no space is left on the disk of the log: {consequence}, reads go on. Free space; writes resume by themselves"
+        "no space is left on the disk of the log: {consequence}, reads continue. Free space \
+         there. Writes then resume by themselves"
     ))
 }
 
@@ -113,7 +117,8 @@ fn log_stuck(state: &State) -> Option<String> {
     let is_stuck = db.is_stuck() && !db.is_disk_full();
     is_stuck.then(|| {
         String::from(
-            "the log can be neither extended nor written, so writes are refused; it is tried again",
+            "the log can be neither extended nor written, so writes are refused. Check the disk \
+             of the log. It is tried again",
         )
     })
 }
@@ -134,7 +139,8 @@ fn memory_full(state: &State) -> Option<String> {
     let memory = state.db()?.memory();
     (!memory.has_room(1)).then(|| {
         format!(
-            "{} bytes of maxmemory, {}, are in use: commands that need memory are refused. Remove keys or raise maxmemory",
+            "{} of {} bytes (maxmemory) are in use, so commands that need memory are refused. \
+             Remove keys or raise maxmemory",
             memory.used(),
             memory.limit()
         )
@@ -154,7 +160,7 @@ fn nodes_lost(stats: &Value) -> Option<String> {
     let mode = text(stats, "/log/mirror/mode").unwrap_or_default();
     (!lost.is_empty()).then(|| {
         format!(
-            "nodes of the log take no blocks: {}. Acknowledgements rest on: {mode}",
+            "nodes of the log accept no blocks: {}. Writes are now acknowledged by: {mode}",
             lost.join(", ")
         )
     })
@@ -164,7 +170,8 @@ fn backlog_full(stats: &Value) -> Option<String> {
     let is_full = stats.pointer("/archive/backlog/full")?.as_bool()?;
     is_full.then(|| {
         String::from(
-            "what waits for the archive has its bound (archive-backlog), so writes are refused. Bring the archive back",
+            "the changes that wait for the archive have reached their limit (archive-backlog), \
+             so writes are refused. Make the archive reachable",
         )
     })
 }

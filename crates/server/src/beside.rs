@@ -329,7 +329,7 @@ impl State {
             Ok(landed) => self.settle_landed(&flight, landed),
             Err(()) => {
                 super::command::wait::answer_blocked(self, flight.seat, Told::NOTHING, |out| {
-                    out.error("ERR the command has failed, and nothing of it is left")
+                    out.error("ERR the command failed and changed nothing")
                 })
             }
         }

@@ -68,8 +68,8 @@ impl Share {
         let least = wanted.min(usize::try_from(CLIENTS_LEAST).unwrap_or(usize::MAX));
         if fits < least {
             return Err(ServeError::Options(format!(
-                "the process may have {limit} descriptors, and needs {reserved} beside its clients: raise the limit \
-                 (ulimit -n, LimitNOFILE=) to {} or more",
+                "the process may open {limit} files, and needs {reserved} without its clients. \
+                 Raise the limit (ulimit -n, LimitNOFILE=) to {} or more",
                 reserved + CLIENTS_LEAST
             )));
         }
@@ -78,8 +78,9 @@ impl Share {
         }
         options.maxclients = fits;
         Ok(Some(format!(
-            "maxclients is lowered from {wanted} to {fits}: the process may have {limit} descriptors, of which \
-             {reserved} are reserved for the database. To serve more clients raise the limit (ulimit -n, LimitNOFILE=)"
+            "maxclients is lowered from {wanted} to {fits}: the process may open {limit} files, \
+             of which {reserved} are reserved for the database. To serve more clients, raise the \
+             limit (ulimit -n, LimitNOFILE=)"
         )))
     }
 }

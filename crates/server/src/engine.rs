@@ -18,7 +18,7 @@ pub(crate) fn error_text(error: &Error) -> String {
             String::from("OOM command not allowed when used memory > 'maxmemory'.")
         }
         Error::LogFull(why) => {
-            format!("MISCONF the log has no room, so writes are refused and reads go on: {why}")
+            format!("MISCONF the log has no room, so writes are refused and reads continue: {why}")
         }
         Error::Stopped(why) => format!("ERR the database has stopped: {why}"),
         Error::Fenced(_) | Error::Displaced(_) => format!("ERR the database has stopped: {error}"),
@@ -30,11 +30,12 @@ pub(crate) fn error_text(error: &Error) -> String {
 /// because the log cannot be written.
 pub(crate) fn outcome_unknown(is_disk_full: bool) -> String {
     let why = match is_disk_full {
-        true => "no space is left on the disk of the log. Free some",
+        true => "no space is left on the disk of the log. Free space there",
         false => "the disk of the log fails, and is tried again",
     };
     format!(
-        "UNKNOWN the outcome of this request is unknown: {why}. What it wrote or read is in memory, becomes durable when the \
-         log can be written again, and is lost if the server ends before"
+        "UNKNOWN the outcome of this request is unknown: {why}. Its writes are in memory. They \
+         become durable when the log can be written again, and are lost if the server ends \
+         before that"
     )
 }

@@ -187,7 +187,7 @@ fn bind_unix(path: &Path) -> io::Result<(UnixListener, SocketFile)> {
 fn refuse_used(path: &Path) -> io::Result<()> {
     if !fs::symlink_metadata(path)?.file_type().is_socket() {
         let why =
-            "there is a file of this name that is not a socket; move it away, or give another name";
+            "a file of this name exists and is not a socket. Move it away, or give another name";
         return Err(io::Error::new(io::ErrorKind::AlreadyExists, why));
     }
     let probe = socket2::Socket::new(Domain::UNIX, Type::STREAM.nonblocking(), None)?;

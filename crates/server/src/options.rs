@@ -183,7 +183,7 @@ impl ServerOptions {
     pub fn check(&self) -> Result<(), ServeError> {
         if self.listen.is_empty() && self.tls_listen.is_empty() && self.unix_socket.is_none() {
             return Err(ServeError::Options(String::from(
-                "there is neither an address nor a Unix socket to listen on",
+                "neither an address nor a Unix socket to listen on was given",
             )));
         }
         if self.requirepass.as_ref().is_some_and(String::is_empty) {
@@ -202,8 +202,8 @@ impl ServerOptions {
             && !self.http_public
         {
             return Err(ServeError::Options(format!(
-                "metrics-listen {address} can be reached from other machines; set http-password, \
-                 listen on a loopback address such as 127.0.0.1, or say http-public"
+                "metrics-listen {address} can be reached from other machines. Set http-password, \
+                 listen on a loopback address such as 127.0.0.1, or set http-public"
             )));
         }
         if let (Some(address), None, false) = (exposed, &self.requirepass, named) {
@@ -263,8 +263,8 @@ pub fn unguarded(address: SocketAddr, remedy: &str) -> String {
 #[must_use]
 pub fn readable(address: SocketAddr, what: &str) -> String {
     format!(
-        "{address} can be reached from other machines, and {what} would cross the network for \
-         all to read; speak TLS there (tls-listen), or say allow-plaintext"
+        "{address} can be reached from other machines, and {what} would cross the network \
+         unencrypted. Use TLS there (tls-listen), or set allow-plaintext"
     )
 }
 

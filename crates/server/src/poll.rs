@@ -488,7 +488,7 @@ impl EventLoop {
         }
         let status = match &how {
             Ending::Asked { .. } => {
-                tracing::info!("Ending: no more requests are taken");
+                tracing::info!("Ending: no more requests are accepted");
                 String::from("Ending, with a last checkpoint")
             }
             Ending::Failed(why) => {

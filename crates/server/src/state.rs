@@ -424,8 +424,8 @@ impl State {
             count => format!(" ({count} times since the last line about it)"),
         };
         tracing::warn!(
-            "Client {id} at {peer} is disconnected: it sent {}{more}. If nobody has mistaken this \
-             port for another, a web page or an attacker is trying to send commands",
+            "Client {id} at {peer} is disconnected: it sent {}{more}. Unless a program uses the \
+             wrong port, a web page or an attacker is trying to send commands",
             foreign.text()
         );
     }
@@ -483,8 +483,8 @@ impl State {
     pub(crate) fn last_words(&self) -> &'static str {
         let stopped = self.db().and_then(|db| db.check().err());
         match stopped.is_some_and(|error| error.is_fenced()) {
-            true => "Ending: do not start again before the reason is cured",
-            false => "Ending: a restart brings back all that was acknowledged",
+            true => "Ending: remove the cause before you start again",
+            false => "Ending: a restart recovers every acknowledged write",
         }
     }
 
@@ -512,7 +512,7 @@ impl State {
             Some(Err(why)) => Some(Err(why.to_string())),
         };
         if clients.is_none() && nodes.is_none() {
-            tracing::info!("SIGHUP: no TLS is spoken here, so no certificate is read");
+            tracing::info!("SIGHUP: TLS is not used here, so no certificate was read");
         }
         for (whose, done) in [("clients", clients), ("nodes", nodes)] {
             match done {
@@ -521,7 +521,8 @@ impl State {
                     "SIGHUP: the certificates for {whose} were read; new connections get them"
                 ),
                 Some(Err(why)) => tracing::error!(
-                    "SIGHUP: the new certificates for {whose} cannot be used, so the ones before stay in use: {why}"
+                    "SIGHUP: the new certificates for {whose} cannot be used, so the old ones \
+                     stay in use: {why}"
                 ),
             }
         }

@@ -83,7 +83,7 @@ impl TlsFiles {
     /// The mistake in the files, with the file's name.
     pub fn server_config(&self) -> Result<Arc<ServerConfig>, String> {
         let (Some(cert), Some(key)) = (&self.cert, &self.key) else {
-            let why = "it takes a certificate and its key (tls-cert-file, tls-key-file)";
+            let why = "it needs a certificate and its key (tls-cert-file, tls-key-file)";
             return Err(String::from(why));
         };
         let chain = certificates(cert)?;
@@ -169,7 +169,7 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
     let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem(path)?).collect();
     let all = all.map_err(|error| format!("{}: {error}", path.display()))?;
     if all.is_empty() {
-        return Err(format!("{}: holds no certificate", path.display()));
+        return Err(format!("{}: contains no certificate", path.display()));
     }
     Ok(all)
 }

@@ -93,7 +93,8 @@ impl PageFile {
         if access == Access::Direct && !shape.page_bytes.is_multiple_of(SECTOR_BYTES) {
             let bytes = shape.page_bytes;
             return Err(Error::Usage(format!(
-                "pages of {bytes} bytes cannot be read around the system's cache, which takes multiples of {SECTOR_BYTES}"
+                "pages of {bytes} bytes cannot be read past the system's cache, which needs \
+                 multiples of {SECTOR_BYTES}"
             )));
         }
         Ok(PageFile {
@@ -184,7 +185,7 @@ impl PageFile {
             self.offset(pid) + to_u64(at),
             format!("{expected} in page {pid}"),
             "something else",
-            "The page is damaged. What it held can be had from a backup and the log.",
+            "The page is damaged. A backup and the log contain it.",
         )
     }
 
@@ -392,7 +393,8 @@ impl PageFile {
                 to_u64(at),
                 expected,
                 "something else",
-                "Pages that a crash has torn cannot be made whole again. Restore the database, or open it with the build that wrote it.",
+                "Pages that a crash has torn cannot be repaired without this file. Restore the \
+                 database, or open it with the build that wrote it.",
             )
         };
         let head = BatchHead::decode(&bytes[..got]);

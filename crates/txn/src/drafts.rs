@@ -46,7 +46,7 @@ impl Tx<'_> {
         let home_at = self.guard_of(home.partition)?;
         let (at, hash) = key_at?;
         if !self.guards[home_at].1.is_draft(table, home.id) {
-            return Err(Error::Usage(format!("{draft:?} is none any more")));
+            return Err(Error::Usage(format!("{draft:?} is no longer a draft")));
         }
         let encoded = home.encode();
         let key_at = TableKey::new(table, key, hash);

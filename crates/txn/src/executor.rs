@@ -61,7 +61,8 @@ pub struct Executor {
 /// that walks from key to key ends.
 const RUNS_MAX: usize = 16;
 
-const REFUSED: &str = "a write of this transaction was refused, so none of it was made";
+const REFUSED: &str = "a write of this transaction was refused, so the whole transaction was \
+                       undone";
 const ENGINE_PANICKED: &str = "the engine panicked in a transaction";
 
 /// Stops the log if a panic drops it before [`Fuse::done`], because the guarded change is half done.

@@ -10,8 +10,9 @@ use perdura_base::{Error, Result, TableId};
 use perdura_heap::{KeyHash, RowRef};
 
 /// The error of a transaction that uses a key that it may not use.
-pub const UNDECLARED_KEY: &str = "the command has reached for a key that its arguments do not \
-    declare. Nothing was changed. This is a bug in the server: please report the command";
+pub const UNDECLARED_KEY: &str = "the command used a key that its arguments do not declare. \
+                                  Nothing was changed. This is a bug in the server: please \
+                                  report the command";
 
 /// The hashes of the keys that may be used, in ascending order.
 pub(crate) type Names = Box<[u64]>;

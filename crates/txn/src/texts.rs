@@ -50,7 +50,9 @@ impl Tx<'_> {
         let (at, hash) = self.place(key)?;
         let part = &self.guards[at].1;
         if part.id() != home.partition || !part.is_draft(table, home.id) {
-            return Err(Error::Usage(format!("{draft:?} is none of this key")));
+            return Err(Error::Usage(format!(
+                "{draft:?} is not a draft of this key"
+            )));
         }
         let displaced = self.change(at, key.len() + Self::ROW_BYTES, |part, undo| {
             part.name_text(undo, text, TableKey::new(table, key, hash), expiry_ms)

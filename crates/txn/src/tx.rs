@@ -116,7 +116,7 @@ impl<'a> Tx<'a> {
         if self.heap.kept_over_bound() {
             // The refusal lasts until the checkpoint has visited the pages that are kept for it.
             self.marks.meet_full_log(true, bytes);
-            let why = "more is kept for checkpoints and snapshots than there is room for";
+            let why = "memory is full with data that checkpoints and snapshots still need";
             return Err(Error::LogFull(why.into()));
         }
         let Some(wal) = self.wal else {

@@ -48,7 +48,7 @@ impl Wal {
                 return self.admit_slowly(stream, bytes);
             }
             return Err(Error::LogFull(
-                "writes arrive faster than the disk takes them".into(),
+                "writes arrive faster than the disk can write them. Try again later".into(),
             ));
         }
         if self.is_short() || !self.has_room(s, bytes) {

@@ -94,8 +94,8 @@ impl LogCursor {
     ) -> Result<LogCursor> {
         if !at.0.is_multiple_of(to_u64(SECTOR_BYTES)) || stream.0 >= history.streams {
             return Err(Error::Usage(format!(
-                "position {at} of stream {stream} is not a block's: a position is a multiple of \
-                 {SECTOR_BYTES}, and there are {} streams",
+                "no block begins at position {at} of stream {stream}: positions are multiples of \
+                 {SECTOR_BYTES}, and the log has {} streams",
                 history.streams
             )));
         }
@@ -187,7 +187,7 @@ impl LogCursor {
                     self.at
                 ),
                 format!("the end of what is durable, epoch {}", durable.epoch),
-                "The log is another one, or has lost blocks that were durable. Begin again from an image.",
+                "This is another log, or it has lost durable blocks. Begin again from an image.",
             ));
         }
         let (end, epoch_max) = self.enter_segment(durable, end)?;
@@ -271,7 +271,7 @@ impl LogCursor {
         }
         let bytes = self.fill(header.block_len(), end)?;
         if !block::body_is_whole(&bytes[HEADER_BYTES..], body_crc) {
-            return Ok(Err("a body whose checksum does not hold".into()));
+            return Ok(Err("a body whose checksum does not match".into()));
         }
         Ok(Ok(header))
     }

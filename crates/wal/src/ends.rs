@@ -29,7 +29,8 @@ impl EpochEnds {
                 0,
                 format!("an end in each of {} streams", durable.ends.len()),
                 format!("{} ends", self.ends.len()),
-                "It is the archive of another log. Nothing was changed: give the one of this database.",
+                "This archive belongs to another log. Nothing was changed. Give the archive of \
+                 this database.",
             ));
         }
         if self.epoch > durable.epoch {

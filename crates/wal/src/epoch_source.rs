@@ -221,8 +221,8 @@ impl Part {
                 format!("log stream {}", self.cursor.stream()),
                 self.cursor.at().0,
                 format!("a block of epoch {least} or a later one"),
-                format!("a block of epoch {epoch}, which was to end before"),
-                "The positions are not those at which the epoch ends. Begin again from an image.",
+                format!("a block of epoch {epoch}, which should have ended before"),
+                "The epoch does not end at these positions. Begin again from an image.",
             ));
         }
         Ok(())
@@ -294,8 +294,8 @@ impl Part {
             format!("log stream {}", from.stream),
             from.pos.0,
             format!("whole frames up to the end of epoch {epoch}"),
-            format!("{} bytes that are no frame", self.rest.len()),
-            "The checksums hold, so this is a bug in the writer. Keep a copy and report it.",
+            format!("{} bytes that are not a frame", self.rest.len()),
+            "The checksums match, so this is a bug in Perdura. Copy the files and report the bug.",
         ))
     }
 }

@@ -113,11 +113,13 @@ impl FrameKind {
             | FrameKind::EndCheckpoint
             | FrameKind::Restart
             | FrameKind::Beacon => Archived::Omitted,
-            FrameKind::Record => {
-                Archived::Refused("the log is one of steal mode, which is not archived")
-            }
+            FrameKind::Record => Archived::Refused(
+                "a database in steal mode cannot be archived. Open it without \
+                                   an archive",
+            ),
             FrameKind::Operations | FrameKind::Tree => Archived::Refused(
-                "the log holds operations on a tree, which runs do not have: a database with a tree is not archived",
+                "a database that stores its rows in a tree cannot be archived. Open it without \
+                 an archive",
             ),
         }
     }

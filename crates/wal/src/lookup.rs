@@ -71,7 +71,7 @@ pub(crate) fn newer_block(place: String, offset: u64) -> Error {
         offset,
         "a block header whose reserved room is zero",
         "a whole header that uses it",
-        "A newer build wrote the block; what it means by it is not known here. Nothing is lost and nothing \
-         was changed: use that build.",
+        "A newer build wrote this block, and this build cannot read it. Nothing is lost, and \
+         nothing was changed. Use the newer build.",
     )
 }

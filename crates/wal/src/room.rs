@@ -168,22 +168,23 @@ impl Wal {
             return Ok(());
         }
         let why = if self.is_disk_full() {
-            "no space is left on the log's disk, or a quota or a limit on the size of files is reached. Free space on the disk of \
-             the log; writes resume by themselves"
+            "no space is left on the log's disk, or a quota or a limit on the size of files is \
+             reached. Free space on the disk of the log. Writes then resume by themselves"
         } else if self.is_growth_held() {
-            "the archive is away, and what waits for it has its bound (archive-backlog); writes resume by themselves when the \
-             archive is back"
-        } else if self.lacks_means() || self.troubles.has(Trouble::Unplaced) {
-            "the system lacks memory or descriptors for the log, or its disk fails; it is tried again, and \
-             writes resume by themselves"
-        } else if self.is_short() {
-            "the log's disk fails to prepare a segment; it is tried again, and writes resume by \
+            "the archive cannot be reached, and the changes that wait for it have reached their \
+             limit (archive-backlog). Make the archive reachable. Writes then resume by \
              themselves"
+        } else if self.lacks_means() || self.troubles.has(Trouble::Unplaced) {
+            "the system has no memory or file descriptors left for the log, or the log's disk \
+             fails. The write is tried again. Writes resume when it succeeds"
+        } else if self.is_short() {
+            "the next file of the log could not be made on its disk. It is tried again. Writes \
+             resume when it succeeds"
         } else if s.is_unextended(self.end_for(s, bytes)) {
-            "the log's disk has no space for a transaction of this size, or fails to prepare a \
-             segment; it is tried again, and shorter ones are accepted. Free space on the disk of the log"
+            "the log's disk has no space for a transaction of this size, or fails. Smaller \
+             transactions are accepted. Free space on the disk of the log. It is tried again"
         } else {
-            "the log's next segment is being prepared"
+            "the next file of the log is being made. Try again"
         };
         Err(Error::LogFull(why.into()))
     }
@@ -244,7 +245,11 @@ impl Wal {
             return Ok(false);
         }
         if self.is_growth_held() {
-            let error = Error::LogFull("what waits for the archive has its bound".into());
+            let error = Error::LogFull(
+                "the changes that wait for the archive have reached their \
+                                        limit"
+                    .into(),
+            );
             s.unextended_at.store(s.room(), Ordering::SeqCst);
             s.wanted_end.store(0, Ordering::SeqCst);
             self.note_prepared(stream, Err(&error));

@@ -20,8 +20,8 @@ use crate::segment::{LOG_DIR, SEGMENT_HEADER_BYTES, SegmentId, check_header};
 use crate::sizes::{SegmentSizes, Span};
 
 /// A possible cause of damage if no disk is at fault: the database was copied while it was running.
-pub const COPIED: &str = "If this is a copy of a running database, a checkpoint or writes went on \
-                          while it was copied: copy it again as docs/operate/back-up.md says.";
+pub const COPIED: &str = "If this is a copy of a running database, the database changed while it \
+                          was copied. Copy it again as docs/operate/back-up.md describes.";
 
 /// The bytes that one read covers.
 const READ_BYTES: usize = 1 << 20;
@@ -207,7 +207,7 @@ fn damaged(stream: StreamId, inc: Incarnation, pos: Pos, cut: Pos, found: &str) 
     Error::corrupt(
         format!("log stream {stream}, incarnation {inc}"),
         pos.0,
-        format!("a valid block; the anchor vouches for this log up to {cut}"),
+        format!("a valid block; the anchor says that this log was durable up to {cut}"),
         found,
         format!(
             "Acknowledged transactions from here on are lost unless an older image or a backup has \
@@ -242,7 +242,7 @@ pub(crate) fn open_segments(
                     id.path(),
                     0,
                     "a log segment",
-                    "what is not a regular file",
+                    "something that is not a regular file",
                     "Acknowledged transactions in it are missing. Restore the file from a backup.",
                 ));
             }
@@ -276,8 +276,8 @@ fn span_of(sizes: SegmentSizes, id: SegmentId, life: Pos) -> Result<Span> {
             0,
             format!("the start of a segment of the life that began at {life}"),
             format!("position {}", id.start),
-            "The file was put here or renamed by something else. Take it away, or restore the \
-             file that was here from a backup.",
+            "Perdura did not put this file here. Move it away, or restore the file that was here \
+             from a backup.",
         )
     })
 }
@@ -292,8 +292,8 @@ fn check_size(id: SegmentId, span: &Span, len: u64) -> Result<()> {
         len.min(span.bytes),
         format!("{} bytes, the exact size of this segment", span.bytes),
         format!("{len} bytes"),
-        "Something has cut or replaced the file; acknowledged transactions in it may be missing. \
-         Restore the file from a backup.",
+        "The file was cut or replaced. Acknowledged transactions in it may be missing. Restore \
+         the file from a backup.",
     ))
 }
 
@@ -432,7 +432,7 @@ impl Scanner<'_> {
             }
             assert!(end < segment.span.start, "the log ends before the segment");
             self.out.notes.push(format!(
-                "{} has not its exact size; the log ends before it, at {end}, so nothing is lost",
+                "{} has the wrong size. The log ends before it, at {end}, so nothing is lost",
                 segment.id.path()
             ));
         }
@@ -474,7 +474,7 @@ impl Scanner<'_> {
         let goes_on = last.id.incarnation == next.id.incarnation && last.id != next.id;
         if goes_on && !last.followed {
             self.out.notes.push(format!(
-                "{} does not say that it is followed; the blocks of {} are valid",
+                "{} does not say that another file follows it, but the blocks of {} are valid",
                 last.id.path(),
                 next.id.path()
             ));
@@ -512,7 +512,7 @@ impl Scanner<'_> {
             }
             let blank = *head == [0; HEADER_BYTES][..head.len()];
             return Ok(Err(
-                (!blank).then(|| "a header that does not check out".into())
+                (!blank).then(|| "a header whose checksum does not match".into())
             ));
         };
         if !is_ours(&header) {
@@ -528,7 +528,7 @@ impl Scanner<'_> {
         }
         // The header is whole, so its durable epoch and clock were correct when it was written.
         self.out.evidence.note(&header);
-        Ok(Err(Some("a body whose checksum does not hold".into())))
+        Ok(Err(Some("a body whose checksum does not match".into())))
     }
 
     /// Advises the disk to read ahead of `offset`, at least half of [`ADVICE_BYTES`].

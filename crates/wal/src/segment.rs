@@ -185,7 +185,7 @@ pub fn check_header(id: SegmentId, uuid: &Uuid, bytes: &[u8]) -> Result<bool, St
     match read() {
         None => Err("shorter than a header".into()),
         Some((magic, ..)) if magic != *MAGIC => Err("not a log segment".into()),
-        Some((.., false)) => Err("the header's checksum does not hold".into()),
+        Some((.., false)) => Err("the header's checksum is wrong".into()),
         Some((_, version, ..)) if version != FORMAT_VERSION => Err(format!("version {version}")),
         Some((_, _, _, owner, ..)) if owner != *uuid => Err(format!("{OTHER_DATABASE} {owner}")),
         Some((_, _, stream, _, incarnation, start, ..))

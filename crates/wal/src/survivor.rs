@@ -85,8 +85,8 @@ pub fn survive(
 ) -> Result<Survivor> {
     if disks.len() != from.ends.len() {
         return Err(Error::Usage(format!(
-            "the log has {} stream(s), and {} directories of it were given: give one for each, in their order, or one that \
-             has them all",
+            "the log has {} stream(s), but {} log directories were given. Give one for each \
+             stream in their order, or one that has them all",
             from.ends.len(),
             disks.len()
         )));
@@ -138,7 +138,7 @@ fn segments(disk: &dyn Disk, stream: StreamId, uuid: &Uuid) -> Result<Vec<Segmen
         {
             return Err(Error::Foreign {
                 file: format!("{}/{}", disk.name(), id.path()),
-                why: format!("{fault}, and the archive is that of {uuid}. Nothing was changed"),
+                why: format!("{fault}, and the archive belongs to {uuid}. Nothing was changed"),
             });
         }
         let bytes = file.len()?;
@@ -268,11 +268,12 @@ impl Survey<'_> {
             format!("the log of life {}", record.incarnation),
             0,
             format!(
-                "a beginning on one side of epoch {}, which ends at {ends:?}",
+                "a beginning before or after epoch {}, which ends at {ends:?}",
                 self.from.epoch
             ),
-            format!("one at {:?}, behind epoch {}", record.cut, record.durable),
-            "Log and archive are not of one history. Nothing was changed: restore without --log-dir.",
+            format!("one at {:?}, after epoch {}", record.cut, record.durable),
+            "Log and archive belong to different histories of the database. Nothing was changed. \
+             Restore without --log-dir.",
         ))
     }
 
@@ -331,7 +332,7 @@ impl Survey<'_> {
             self.sizes.first, self.sizes.max
         );
         let found = format!("{} bytes", segment.bytes);
-        let hint = "Something has cut or replaced the file. Restore without --log-dir.";
+        let hint = "The file was cut or replaced. Restore without --log-dir.";
         Error::corrupt(segment.id.path(), segment.bytes, expected, found, hint)
     }
 
@@ -399,9 +400,9 @@ impl Survey<'_> {
                 "the log from position {end} on, where the archive ends with epoch {}",
                 self.from.epoch
             ),
-            format!("a hole: the log that is left begins at {begins}"),
-            "What was committed in the hole is in neither. Nothing was changed: take a newer copy of the archive, or restore \
-             without --log-dir what it has.",
+            format!("a gap: the rest of the log begins at {begins}"),
+            "Transactions are missing between the archive and the log. Nothing was changed. Use \
+             a newer copy of the archive, or restore without --log-dir to get what it has.",
         )
     }
 
@@ -479,8 +480,9 @@ impl Survey<'_> {
                         durable.epoch
                     ),
                     format!("position {}", first.id.start),
-                    "The life's first block is damaged or missing, and with it acknowledged transactions may be. Restore \
-                     without --log-dir what the archive has.",
+                    "The first block after a restart is damaged or missing. Acknowledged \
+                     transactions may be lost with it. Restore without --log-dir to get what the \
+                     archive has.",
                 ));
             }
         }

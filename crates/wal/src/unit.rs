@@ -226,10 +226,10 @@ fn damaged_block(block: &BlockRef, segment: SegmentId) -> Error {
         segment.path(),
         SEGMENT_HEADER_BYTES + (block.pos.0 - segment.start.0),
         format!(
-            "the block of epoch {}, which a later block or the anchor vouches for",
+            "the block of epoch {}, which was durable according to a later block or the anchor",
             block.epoch
         ),
-        "a block whose checksum does not hold",
+        "a block whose checksum does not match",
         "Acknowledged transactions in it are damaged. Restore the file from a backup.",
     )
 }
@@ -275,10 +275,10 @@ impl Unit {
             last.map_or(0, |origin| origin.pos.0),
             "whole frames up to the end of the block",
             format!(
-                "{} bytes that are no frame",
+                "{} bytes that are not a frame",
                 self.joined.len() - self.skip - whole
             ),
-            "The checksums hold, so this is a bug in the writer. Keep a copy and report it.",
+            "The checksums match, so this is a bug in Perdura. Copy the files and report the bug.",
         ))
     }
 }

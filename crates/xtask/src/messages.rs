@@ -66,7 +66,8 @@ pub fn document(source: &Source) -> Option<Text> {
     Some(Text {
         name: format!("{}.md", source.text.name),
         folder: source.text.folder.clone(),
-        text: messages.join("\n\n"),
+        // A report has a sentence on each line.
+        text: messages.join("\n").replace('\n', "\n\n"),
     })
 }
 

@@ -270,9 +270,7 @@ impl Archiver {
                 }
             },
             Work::Failed => {
-                return Err(Error::Stopped(
-                    "the archiver was given up after an error".into(),
-                ));
+                return Err(Error::Stopped("the archiver stopped after an error".into()));
             }
         }
         Ok(ArchiverStep::Working)

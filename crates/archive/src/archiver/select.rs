@@ -70,8 +70,8 @@ impl Selection {
             format!("log stream {}", origin.stream),
             origin.pos.0,
             format!("a whole group of epoch {}", origin.epoch),
-            format!("{} bytes that are none", payload.len()),
-            "The checksums hold, so this is a bug in the writer. Keep a copy and report it.",
+            format!("{} other bytes", payload.len()),
+            "The checksums match, so this is a bug in Perdura. Copy the files and report the bug.",
         ))
     }
 

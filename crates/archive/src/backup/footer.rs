@@ -46,14 +46,14 @@ impl Footer {
         let offset = len - to_u64(FOOTER_BYTES);
         let crc = Reader::new(&bytes[CRC_AT..]).u32();
         if crc != Some(crc32c(&bytes[..CRC_AT])) {
-            let found = "bytes whose checksum is another: the file was cut, or is damaged there";
+            let found = "bytes with another checksum: the file was cut or damaged there";
             return Err(damage(file, offset, "a footer with its checksum", found));
         }
         let footer = fields(&bytes[..CRC_AT])
             .ok_or_else(|| damage(file, offset, "a backup's footer", "other values"))?;
         if footer.header_crc != header_crc {
             let expected = format!("the footer of the backup with header {header_crc:08x}");
-            let found = format!("that of another, {:08x}", footer.header_crc);
+            let found = format!("the footer of another, {:08x}", footer.header_crc);
             return Err(damage(file, offset, expected, found));
         }
         Ok(footer)

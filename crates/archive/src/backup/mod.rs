@@ -35,6 +35,6 @@ pub(crate) fn damage(
         offset,
         expected,
         found,
-        "No restore can use this backup. An older one serves, with the runs behind it.",
+        "No restore can use this backup. Restore from an older backup; it needs the runs after it.",
     )
 }

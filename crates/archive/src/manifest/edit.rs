@@ -103,13 +103,13 @@ fn set_images(manifest: &mut Manifest, images: &Images) {
 
 fn add_run(manifest: &mut Manifest, run: Object, ends: &[Pos]) -> Result<()> {
     let Some(id) = run.id.run() else {
-        return refused(format!("{} is no run", run.id.path()));
+        return refused(format!("{} is not a run", run.id.path()));
     };
     let known = manifest.runs().any(|other| other.epochs == id.epochs);
     let is_twice = known && armed(Flaw::EqualRangesBothRead);
     if id.epochs.begin != manifest.end && !is_twice {
         return refused(format!(
-            "{} does not continue the archive, which ends before epoch {}",
+            "{} cannot be added: the archive ends before epoch {}",
             id.name(),
             manifest.end
         ));
@@ -120,7 +120,7 @@ fn add_run(manifest: &mut Manifest, run: Object, ends: &[Pos]) -> Result<()> {
         .any(|(new, old)| new < old);
     if ends.len() != manifest.positions.len() || goes_back {
         return refused(format!(
-            "{} ends at {ends:?} in the log's streams, and the archive ends at {:?} before it",
+            "{} ends at {ends:?} in the log's streams, but the archive before it ends at {:?}",
             id.name(),
             manifest.positions
         ));
@@ -133,7 +133,7 @@ fn add_run(manifest: &mut Manifest, run: Object, ends: &[Pos]) -> Result<()> {
 
 fn add_backup(manifest: &mut Manifest, backup: Object) -> Result<()> {
     let ObjectId::Sweep(id) = backup.id else {
-        return refused(format!("{} is no copy of an image", backup.id.path()));
+        return refused(format!("{} is not a copy of an image", backup.id.path()));
     };
     insert_backup(manifest, backup, id)
 }
@@ -153,7 +153,8 @@ fn add_cut(manifest: &mut Manifest, cut: Object, within: Option<RunId>) -> Resul
     let around = manifest.run_around(id.end);
     if let Some(run) = around.filter(|_| around != within) {
         return refused(format!(
-            "{} was made while runs were merged into {}, which may not have its moment",
+            "{} cannot be added: meanwhile runs were merged into {}, which may not contain its \
+             moment",
             id.name(),
             run.name()
         ));
@@ -168,7 +169,7 @@ fn replace(
     kept: Option<&[Epoch]>,
 ) -> Result<()> {
     let Some(merged) = output.id.run() else {
-        return refused(format!("{} is no run", output.id.path()));
+        return refused(format!("{} is not a run", output.id.path()));
     };
     let found: Vec<RunId> = manifest
         .runs()
@@ -180,7 +181,7 @@ fn replace(
     let epochs = ends.and_then(|(a, b)| EpochRange::new(a.epochs.begin, b.epochs.end));
     if found != inputs || epochs != Some(merged.epochs) {
         return refused(format!(
-            "the archive no longer has the runs that {} was merged from",
+            "the runs that {} was merged from are no longer in the archive",
             merged.name()
         ));
     }
@@ -199,7 +200,7 @@ fn replace(
     });
     if let Some(cut) = lost {
         return refused(format!(
-            "{} was made while {} was merged, which does not keep its moment",
+            "{} cannot be added: meanwhile {} was merged and does not contain its moment",
             cut.name(),
             merged.name()
         ));
@@ -235,7 +236,7 @@ fn skip(manifest: &mut Manifest, to: &EpochEnds) -> Result<()> {
     let goes_back = begin < manifest.end || to.ends.len() != manifest.positions.len();
     if !manifest.objects.is_empty() || goes_back {
         return refused(format!(
-            "the archive ends before epoch {}, has {} objects, and cannot go on with epoch {begin}",
+            "the archive ends before epoch {} and has {} objects, so epoch {begin} cannot be added",
             manifest.end,
             manifest.objects.len()
         ));

@@ -118,7 +118,7 @@ impl Manifest {
             return Err(Error::Foreign {
                 file,
                 why: format!(
-                    "it has the anchor of database {other}, and is of {}",
+                    "it contains the anchor of database {other}, but belongs to {}",
                     self.uuid
                 ),
             });
@@ -158,7 +158,8 @@ impl Manifest {
     pub fn tiling(&self, epochs: EpochRange) -> Result<Vec<RunId>> {
         if epochs.begin < self.begin || self.end < epochs.end {
             return Err(Error::Usage(format!(
-                "the archive holds epochs {} to {}, and not all of {} to {} (the ends exclusive)",
+                "the archive contains epochs {} to {}, but not all of {} to {} (the ends \
+                 exclusive)",
                 self.begin, self.end, epochs.begin, epochs.end
             )));
         }
@@ -205,7 +206,8 @@ pub(crate) fn damage(
     expected: impl Into<String>,
     found: impl Into<String>,
 ) -> Error {
-    let consequence = "What the archive holds is not certain, so nothing was changed. Take the file from another copy of \
-                       the archive, or begin archiving again in another directory.";
+    let consequence = "The contents of the archive are not known, so nothing was changed. \
+                       Restore the file from another copy of the archive, or begin a new archive \
+                       in another directory.";
     Error::corrupt(file, offset, expected, found, consequence)
 }

@@ -118,8 +118,8 @@ fn neighbours(inputs: &[Arc<Run>]) -> Result<EpochRange> {
         let follows = before.id.epochs.end == after.id.epochs.begin;
         if !follows && !armed(Flaw::MergeOfStrangers) {
             return Err(Error::Usage(format!(
-                "{} and {} are not neighbours: the merged run would cover epochs of which it has no records, or some \
-                 twice",
+                "{} and {} are not adjacent: the merged run would lack some epochs, or contain \
+                 some twice",
                 left.id().name(),
                 right.id().name()
             )));
@@ -136,8 +136,8 @@ fn place(inputs: &[Arc<Run>], options: &MergeOptions) -> Result<(EpochRange, u8)
     let Some(follows) = options.follows else {
         let highest = inputs.iter().map(|run| run.id().level).max().unwrap_or(0);
         let level = highest.checked_add(1);
-        let level =
-            level.ok_or_else(|| Error::Usage("a run of level 255 is not merged again".into()))?;
+        let level = level
+            .ok_or_else(|| Error::Usage("a run of level 255 cannot be merged again".into()))?;
         return Ok((epochs, level));
     };
     let own = EpochRange::new(follows.begin, epochs.end).filter(|_| epochs.begin <= follows.begin);
@@ -158,7 +158,7 @@ fn moments(inputs: &[Arc<Run>], epochs: EpochRange, options: &MergeOptions) -> R
     let Some(keep) = &options.keep else {
         if let Some(run) = inputs.iter().find(listed) {
             return Err(Error::Usage(format!(
-                "records of {} have been combined already: say which moments the merged run keeps",
+                "records of {} have been combined already. Say which moments the merged run keeps",
                 run.id().name()
             )));
         }
@@ -180,7 +180,7 @@ fn moments(inputs: &[Arc<Run>], epochs: EpochRange, options: &MergeOptions) -> R
     for moment in keep.moments.iter().filter(|m| epochs.contains(m.epoch)) {
         if !inputs.iter().any(|run| run.has_moment(moment.epoch)) {
             return Err(Error::Usage(format!(
-                "no run has epoch {} as a moment any more, so a merged one cannot keep it",
+                "epoch {} is no longer a moment of any run, so a merged run cannot keep it",
                 moment.epoch
             )));
         }
@@ -270,7 +270,7 @@ impl Merge {
                 }
                 Ok(progress)
             }
-            Stage::Over => Err(Error::Stopped("the merge is over".into())),
+            Stage::Over => Err(Error::Stopped("the merge has ended".into())),
         }
     }
 
@@ -290,8 +290,9 @@ impl Merge {
     /// partition.
     fn prove(&self, tail: &Tail) -> Result<()> {
         let differs = |expected: String, found: String| {
-            let consequence = "The merged run was not made and its inputs stay. One of them is not what its checksums \
-                               say, or memory has failed.";
+            let consequence = "The merged run was not made, and its inputs are kept. One of them \
+                               contradicts its checksums, or memory is faulty. Run `perdura \
+                               archive verify`, and test the memory.";
             Error::corrupt(tail.temporary(), 0, expected, found, consequence)
         };
         let counts = self.inputs.iter().map(|run| run.counts().1);

@@ -17,7 +17,8 @@ pub(super) const REPORT_BYTES_MAX: usize =
         .next_multiple_of(SECTOR_BYTES);
 
 pub(super) fn damage(file: &str, offset: u64, expected: String, found: String) -> Error {
-    let consequence = "The report says nothing. The archive does not depend on it: the next proof or drill makes another one.";
+    let consequence = "The report cannot be read. The archive does not depend on it. The next \
+                       proof or drill writes a new one.";
     Error::corrupt(file, offset, expected, found, consequence)
 }
 

@@ -24,12 +24,12 @@ pub fn parse_age(text: &str) -> Result<u64, String> {
         .find(|c: char| !c.is_ascii_digit())
         .unwrap_or(text.len());
     let (number, unit) = text.split_at(end);
-    let wrong = || format!("'{text}' is no duration; write for instance 90s, 15min, 12h or 30d");
+    let wrong = || format!("'{text}' is not a duration. Write for example 90s, 15min, 12h or 30d");
     let number: u64 = number.parse().map_err(|_| wrong())?;
     let factor = UNITS.iter().find(|(name, _)| *name == unit.trim());
     let factor = factor.ok_or_else(wrong)?.1;
     let us = number.checked_mul(factor).filter(|us| *us > 0);
-    us.ok_or_else(|| format!("'{text}' is no duration that can be kept"))
+    us.ok_or_else(|| format!("'{text}' is not a duration that can be kept"))
 }
 
 /// Returns a duration in its largest unit.

@@ -197,7 +197,7 @@ pub(crate) fn open(
             file,
             offset,
             expected,
-            "bytes that do not unpack so",
+            "bytes that do not unpack to that",
         ));
     }
     Ok(head)

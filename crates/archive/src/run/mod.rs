@@ -44,6 +44,7 @@ pub(crate) fn damage(
         offset,
         expected,
         found,
-        "No restore can use this run. Take the file from another copy of the archive, or make a new backup.",
+        "No restore can use this run. Restore the file from another copy of the archive, or make \
+         a new backup.",
     )
 }

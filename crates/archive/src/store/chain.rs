@@ -119,7 +119,7 @@ pub(super) fn newest(disk: &dyn Disk, dir: &str, uuid: &Uuid) -> Result<Option<C
             return Err(damage(
                 &format!("{dir}/{}", name(missing)),
                 0,
-                format!("a manifest, which manifest {highest} follows"),
+                format!("a manifest, because manifest {highest} follows it"),
                 "no file",
             ));
         }

@@ -264,9 +264,7 @@ impl Store {
     /// Returns the writer. Fails if this store may not write.
     fn may_write(&self) -> Result<Writer> {
         let Some(writer) = self.writer else {
-            return Err(Error::Usage(
-                "the archive was opened to be read only".into(),
-            ));
+            return Err(Error::Usage("the archive was opened read-only".into()));
         };
         match self.known.lock().stopped.clone() {
             None => Ok(writer),

@@ -160,8 +160,8 @@ impl Store {
             || has_files(BACKUPS)?
         {
             return Err(Error::Usage(format!(
-                "{dir} on {} is the archive of this database already, or what is left of it: open it, or give another \
-                 directory",
+                "{dir} on {} is the archive of this database already, or the rest of it. Open \
+                 it, or give another directory",
                 disk.name()
             )));
         }

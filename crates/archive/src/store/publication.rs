@@ -111,7 +111,7 @@ impl Publication {
                 }
                 Stage::Remove(draft)
             }
-            Stage::Over => return Err(Error::Stopped("the publication is over".into())),
+            Stage::Over => return Err(Error::Stopped("the publication has ended".into())),
         };
         Ok(Progress::More)
     }

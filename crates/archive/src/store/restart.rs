@@ -120,11 +120,11 @@ pub fn judge_runs(manifest: &Manifest, dir: &str, runs: &[String]) -> Result<Pla
             plan.remove.push((duty, id.path(RUNS)));
         } else {
             let path = format!("{dir}/{}", id.path(RUNS));
-            let expected = format!("no run, or one that begins with epoch {end}");
+            let expected = format!("no run, or a run that begins with epoch {end}");
             let found = if id.epochs.begin < end {
-                "one that has some of the epochs before as well"
+                "a run that contains some of the epochs before too"
             } else {
-                "a hole before its first epoch"
+                "a gap before its first epoch"
             };
             return Err(damage(&path, 0, expected, found));
         }

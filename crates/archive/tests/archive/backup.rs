@@ -124,7 +124,7 @@ fn what_was_written_is_read_and_a_backup_is_not_replaced() {
         let region = RegionDigest::new();
         backup.verify(|page| region.of_page(page)).expect("whole");
         let again = write(&disk, header, &pages).expect_err("it is there");
-        assert!(again.to_string().contains("is not replaced"), "{again}");
+        assert!(again.to_string().contains("is not overwritten"), "{again}");
         backup.verify(|page| region.of_page(page)).expect("whole");
     }
 }

@@ -63,9 +63,11 @@ impl std::str::FromStr for Address {
         let rest = match text.split_once("://") {
             Some(("redis", rest)) => rest,
             Some(("rediss", _)) => {
-                return Err("TLS is not spoken here; give redis:// and a tunnel".into());
+                return Err("TLS is not supported. Use redis:// through a tunnel".into());
             }
-            Some((other, _)) => return Err(format!("'{other}' is no scheme; use redis://")),
+            Some((other, _)) => {
+                return Err(format!("'{other}' is not a known scheme. Use redis://"));
+            }
             None => text,
         };
         // A password may contain any character but a slash, so the last @ ends it.
@@ -75,12 +77,12 @@ impl std::str::FromStr for Address {
         };
         let (endpoint, path) = rest.split_once('/').unwrap_or((rest, ""));
         if !path.is_empty() {
-            return Err("a database is chosen with --db, not in the URL".into());
+            return Err("the URL names a database. Choose it with --db instead".into());
         }
         let (host, port) = host_and_port(endpoint)?;
         let (user, password) = match login.map(|login| login.split_once(':')) {
             None => (None, None),
-            Some(None) => return Err("there is a user but no password before the @".into()),
+            Some(None) => return Err("the URL has a user but no password before the @".into()),
             Some(Some((user, password))) => (Some(decoded(user)?), Some(decoded(password)?)),
         };
         Ok(Address {
@@ -94,7 +96,7 @@ impl std::str::FromStr for Address {
 fn host_and_port(endpoint: &str) -> Result<(String, u16), String> {
     let port_of = |text: &str| {
         text.parse::<u16>()
-            .map_err(|_| format!("'{text}' is no port"))
+            .map_err(|_| format!("'{text}' is not a port"))
     };
     let (host, port) = match endpoint
         .strip_prefix('[')
@@ -108,7 +110,7 @@ fn host_and_port(endpoint: &str) -> Result<(String, u16), String> {
         },
     };
     if host.is_empty() {
-        return Err("there is no host; give redis://HOST:PORT".into());
+        return Err("the URL has no host. Give redis://HOST:PORT".into());
     }
     Ok((host.to_owned(), port))
 }
@@ -125,7 +127,7 @@ fn decoded(text: &str) -> Result<String, String> {
         let mut digit = || char::from(bytes.next()?).to_digit(16);
         let value = digit().zip(digit()).map(|(high, low)| high * 16 + low);
         let value = value.and_then(|value| u8::try_from(value).ok());
-        out.push(value.ok_or("a % is followed by two hexadecimal digits; write %25 for itself")?);
+        out.push(value.ok_or("two hexadecimal digits must follow a %. Write %25 for a %")?);
     }
     debug_assert!(out.len() <= text.len(), "an escape is longer than its byte");
     String::from_utf8(out).map_err(|_| "the password is not UTF-8".into())

@@ -126,7 +126,7 @@ impl Connection {
                 Some(text) if text.starts_with("LOADING") && begin.elapsed() < LOADING_MAX => {
                     std::thread::sleep(Duration::from_millis(50));
                 }
-                Some(text) => bail!("{address} does not serve us: {text}"),
+                Some(text) => bail!("{address} answered with an error: {text}"),
             }
         }
     }

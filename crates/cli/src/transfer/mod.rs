@@ -97,7 +97,7 @@ impl Databases {
 pub fn database_pair(text: &str) -> Result<(u64, u64), String> {
     let number = |text: &str| {
         text.parse::<u64>()
-            .map_err(|_| format!("'{text}' is no number of a database; give N or N:M"))
+            .map_err(|_| format!("'{text}' is not a database number. Give N or N:M"))
     };
     match text.split_once(':') {
         Some((from, to)) => Ok((number(from)?, number(to)?)),

@@ -124,11 +124,11 @@ impl Read {
         if self.fields_with_deadline > 0 {
             let _ = writeln!(
                 out,
-                "fields of hashes that had deadlines of their own, and have none now: {}",
+                "fields of hashes that had an expiry and have lost it: {}",
                 self.fields_with_deadline
             );
         }
-        self.unsupported.put(out, "not supported, left behind");
+        self.unsupported.put(out, "not supported, not copied");
     }
 }
 
@@ -199,7 +199,11 @@ impl Report {
             );
         }
         if self.written.kept > 0 {
-            let _ = writeln!(out, "there before, left as they are: {}", self.written.kept);
+            let _ = writeln!(
+                out,
+                "existed before and were not changed: {}",
+                self.written.kept
+            );
         }
         self.read.put_left(&mut out);
         self.written.refused.put(&mut out, "refused by the target");

@@ -54,7 +54,7 @@ enum Kind {
 /// Returns the databases of a server that have keys, with their numbers of keys.
 pub fn keyspace(connection: &mut Connection) -> Result<Vec<(u64, u64)>> {
     let Reply::Bulk(Some(text)) = connection.ask(&[b"INFO", b"keyspace"])? else {
-        bail!("INFO keyspace gave no text");
+        bail!("INFO keyspace did not return a text");
     };
     let text = String::from_utf8_lossy(&text);
     let of_line = |line: &str| {
@@ -134,7 +134,7 @@ pub fn count(connection: &mut Connection, databases: &[u64]) -> Result<ByType> {
                 match connection.receive()? {
                     Reply::Status(kind) if kind == "none" => {}
                     Reply::Status(kind) => *counts.entry(kind).or_default() += 1,
-                    other => bail!("TYPE gave {other:?}"),
+                    other => bail!("TYPE returned {other:?}"),
                 }
             }
             Ok(())
@@ -151,7 +151,8 @@ fn each_step(
     let mut cursor = b"0".to_vec();
     loop {
         let reply = connection.ask(&[b"SCAN", &cursor, b"COUNT", KEYS_A_STEP])?;
-        let (next, keys) = cursor_and_strings(reply).context("SCAN gave something else")?;
+        let (next, keys) =
+            cursor_and_strings(reply).context("SCAN returned an unexpected reply")?;
         if !keys.is_empty() {
             step(connection, keys)?;
         }
@@ -218,7 +219,7 @@ fn heads(
             connection.receive()?,
         );
         let Reply::Status(kind) = kind else {
-            bail!("TYPE gave {kind:?}");
+            bail!("TYPE returned {kind:?}");
         };
         let Some(expiry) = expiry.number() else {
             bail!("the time to live of a key is {expiry:?}");
@@ -352,7 +353,10 @@ impl Step<'_> {
         if cursor == END_OF_STREAM {
             let mut end = Stream::default();
             let is_there = streams::read_end(self.connection, &head.key, &mut end)?;
-            ensure!(is_there, "it vanished while it was read; stop the writers");
+            ensure!(
+                is_there,
+                "it was deleted while it was read. Stop the writers and try again"
+            );
             return Ok((b"0".to_vec(), Value::Stream(end)));
         }
         let mut request = Vec::new();
@@ -413,10 +417,10 @@ fn ask(out: &mut Vec<u8>, head: &Head, cursor: &[u8], from: usize) {
 /// Returns the cursor behind a piece (`0`: the key ends here) and the piece.
 fn piece(kind: Kind, reply: Reply) -> Result<(Vec<u8>, Value)> {
     if let Some(text) = reply.error() {
-        bail!("it changed while it was read ({text}); stop the writers");
+        bail!("it changed while it was read ({text}). Stop the writers and try again");
     }
     let end = b"0".to_vec();
-    let strange = "the server gave something else than a value";
+    let strange = "the server returned something other than a value";
     Ok(match kind {
         Kind::String => match reply {
             Reply::Bulk(Some(value)) => (end, Value::String(value)),

@@ -143,7 +143,7 @@ struct Info(HashMap<Vec<u8>, Reply>);
 impl Info {
     fn new(reply: Reply) -> Result<Info> {
         let Reply::Array(words) = reply else {
-            bail!("XINFO gave {reply:?}");
+            bail!("XINFO returned {reply:?}");
         };
         let mut fields = HashMap::new();
         let mut words = words.into_iter();
@@ -172,7 +172,7 @@ impl Info {
 fn infos(reply: Reply) -> Result<Vec<Info>> {
     match reply {
         Reply::Array(all) => all.into_iter().map(Info::new).collect(),
-        other => bail!("XINFO gave {other:?}"),
+        other => bail!("XINFO returned {other:?}"),
     }
 }
 
@@ -225,11 +225,12 @@ fn read_group(connection: &mut Connection, key: &[u8], group: &Info) -> Result<S
             count.as_bytes(),
         ];
         let Reply::Array(all) = connection.ask(&words)? else {
-            bail!("XPENDING gave something else");
+            bail!("XPENDING returned an unexpected reply");
         };
         let is_full = all.len() == PENDING_AT_ONCE;
         for one in all {
-            let (holder, pending) = pending(one, now).context("XPENDING gave something else")?;
+            let (holder, pending) =
+                pending(one, now).context("XPENDING returned an unexpected reply")?;
             next = behind(pending.id).filter(|_| is_full);
             // A consumer that was added since then is left out, because this is no snapshot.
             if let Some(consumer) = consumers.iter_mut().find(|one| one.name == holder) {

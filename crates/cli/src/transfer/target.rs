@@ -131,14 +131,14 @@ impl Target {
 
     fn flush(&mut self) -> Result<()> {
         if self.hopeless.load(Ordering::Relaxed) {
-            bail!("the target takes no more");
+            bail!("the target accepts no more data");
         }
         if self.expected.is_empty() {
             return Ok(());
         }
         self.batches
             .send(take(&mut self.expected))
-            .map_err(|_| anyhow!("the target takes no more"))?;
+            .map_err(|_| anyhow!("the target accepts no more data"))?;
         self.sender
             .send(&self.out)
             .context("sending to the target")?;
@@ -239,7 +239,7 @@ impl Target {
         debug_assert!(self.expected.is_empty(), "what came before is sent");
         let is_whole = heard
             .recv()
-            .map_err(|_| anyhow!("the target takes no more"))?;
+            .map_err(|_| anyhow!("the target accepts no more data"))?;
         if is_whole {
             let rename: &[u8] = match self.present {
                 Present::Kept => b"RENAMENX",

@@ -111,14 +111,14 @@ impl Which {
 
 /// Reports that a backup is skipped, so that another one is used.
 pub fn passed_over(id: BackupId, why: &perdura::Error) {
-    output::warning(&format!("{} does not serve: {why}", id.name()));
+    output::warning(&format!("{} cannot be used: {why}", id.name()));
 }
 
 /// Opens the archive in a directory read-only.
 pub fn open(dir: &Path, uuid: Option<&str>) -> Result<Arc<Store>> {
     let shown = dir.display();
     if !dir.is_dir() {
-        bail!(Usage(format!("{shown} is no directory")));
+        bail!(Usage(format!("{shown} is not a directory")));
     }
     let disk: Arc<dyn Disk> = Arc::new(ReadDisk::open(dir));
     let all = list_archives(disk.as_ref()).with_context(|| shown.to_string())?;
@@ -130,13 +130,13 @@ pub fn open(dir: &Path, uuid: Option<&str>) -> Result<Arc<Store>> {
         (None, []) => bail!(Usage(format!("there is no archive in {shown}"))),
         (None, [one]) => *one,
         (None, _) => bail!(Usage(format!(
-            "{shown} has the archives of several databases: choose with --uuid one of {}",
+            "{shown} has the archives of several databases. Choose one with --uuid: {}",
             names()
         ))),
         (Some(uuid), _) => match all.iter().find(|one| one.to_string() == uuid) {
             Some(one) => *one,
             None => bail!(Usage(format!(
-                "{shown} has no archive of database {uuid}; it has those of: {}",
+                "{shown} has no archive of database {uuid}, only of: {}",
                 names()
             ))),
         },
@@ -279,7 +279,7 @@ fn status_text(held: &Held, has_all: bool) -> String {
     }
     if held.unnamed_runs > 0 {
         text += &format!(
-            "          {} more that no manifest names yet; a restore reads them as well\n",
+            "          {} more that are not in the manifest yet; a restore reads them too\n",
             held.unnamed_runs
         );
     }
@@ -293,7 +293,8 @@ fn status_text(held: &Held, has_all: bool) -> String {
         text += if has_all {
             "backup    none: a restore reads the whole log (`perdura backup virtual` makes one)\n"
         } else {
-            "backup    none: nothing can be restored before there is one (`perdura backup create`)\n"
+            "backup    none: nothing can be restored without one (`perdura backup create` makes \
+             one)\n"
         };
     }
     for (what, reported) in [("proof", &held.proof), ("drill", &held.drill)] {

@@ -128,11 +128,12 @@ fn explained(error: Error, which: &Which) -> anyhow::Error {
     let shown = which.archive.display();
     let context = match &error {
         Error::Locked { dir } if dir.contains("agent.lock") => {
-            format!("{shown}: another agent works on this archive, and there is one at a time")
+            format!("{shown}: another agent works on this archive. Only one may run at a time")
         }
         Error::Locked { dir } if dir.contains("merging.lock") => {
             format!(
-                "{shown}: the database merges its archive itself, unless it is served with `archive-merge no`"
+                "{shown}: the server of this database merges the archive. Set `archive-merge no` \
+                 there to use an agent"
             )
         }
         _ => shown.to_string(),
@@ -195,7 +196,8 @@ pub fn prune(args: &Prune) -> Result<()> {
     let _lease = lease.map_err(|error| explained(error, &args.which))?;
     let removed = match Retaining::new(store, &retention, now_us()) {
         None => {
-            let why = "everything is to be kept: say with --keep from which age on moments may go";
+            let why = "nothing is removed without --keep. Give the age from which moments may be \
+                       removed";
             return Err(Usage(why.into()).into());
         }
         Some(retaining) => retaining.run(),
@@ -301,7 +303,7 @@ pub fn run(args: &Run) -> Result<()> {
             Err(error) => {
                 let what = error.to_string();
                 if what != told {
-                    tracing::warn!(target: "cli", "{shown}: {what}; it is tried again");
+                    tracing::warn!(target: "cli", "{shown}: {what}. It is tried again");
                     told = what;
                 }
                 std::thread::sleep(pause);

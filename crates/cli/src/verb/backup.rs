@@ -115,7 +115,8 @@ fn create(args: &Create) -> Result<()> {
         (Some(server), ..) => return remote::create(server, args.json),
         (None, Some(directories), Some(archive)) => (directories, archive),
         _ => bail!(Usage(
-            "give --server of a running database, or --data and --archive of a stopped one".into()
+            "for a running database give --server; for a stopped one give --data and --archive"
+                .into()
         )),
     };
     let dir = directories.data.display().to_string();
@@ -132,7 +133,7 @@ fn create(args: &Create) -> Result<()> {
     };
     let db = Db::open(options).map_err(|error| match error {
         locked @ Error::Locked { .. } => anyhow::Error::new(locked)
-            .context("the database is running: let its server make the backup, with --server"),
+            .context("the database is running. Give --server, so that its server makes the backup"),
         other => anyhow::Error::new(other).context(dir.clone()),
     })?;
     let summary = db.back_up();

@@ -73,7 +73,7 @@ pub fn run(args: &Args) -> Result<()> {
             export(Connection::open(&address)?, args)
         }
         _ => bail!(Usage(
-            "give --data DIR or --from URL: where the keys are".into()
+            "give --data DIR or --from URL: the place to read the keys from".into()
         )),
     }
 }

@@ -106,7 +106,7 @@ pub fn run(args: Args) -> Result<()> {
             import(&from, connection, address, &address.to_string(), &into)?
         }
         _ => bail!(Usage(
-            "give --data DIR or --to URL: where the keys go".into()
+            "give --data DIR or --to URL: the place to write the keys to".into()
         )),
     };
     if into.json {
@@ -151,8 +151,8 @@ fn import(
         (_, true) => Present::Kept,
         _ if before == 0 => Present::None,
         _ => bail!(Usage(format!(
-            "{name} has {before} keys already; --replace overwrites those of the same name, --keep \
-             leaves them"
+            "{name} has {before} keys already. --replace overwrites keys of the same name, \
+             --keep does not"
         ))),
     };
     let may_repeat = matches!(from, From::Server(_));
@@ -208,8 +208,9 @@ fn count(target: &Address) -> Result<ByType> {
 fn stopped_after(written: &Written, read: &Read) -> String {
     let whole: u64 = written.keys.values().sum();
     let mut text = format!(
-        "stopped: {} keys were read, {whole} are at the target, whole; run it again with --keep (a \
-         large key may have begun under the name '{}', which is then overwritten)",
+        "stopped: {} keys were read, and {whole} of them are complete at the target. Run it \
+         again with --keep. A large key may be incomplete under the name '{}', which is then \
+         overwritten",
         read.total(),
         UNFINISHED.escape_ascii()
     );

@@ -90,7 +90,7 @@ impl Args {
         ensure!(
             self.ring >= perdura_base::num::to_u64(BLOCK_BYTES_MAX),
             Usage(format!(
-                "--ring {}: a ring holds the longest block, {BLOCK_BYTES_MAX} bytes",
+                "--ring {} is too small: a ring must hold the longest block, {BLOCK_BYTES_MAX} bytes",
                 self.ring
             ))
         );
@@ -121,7 +121,7 @@ impl Args {
             let load = move || {
                 files
                     .client_config()
-                    .map_err(|why| format!("--peer of a node that listens with TLS alone: {why}"))
+                    .map_err(|why| format!("--peer of a node that listens only with TLS: {why}"))
             };
             Ok::<PeerOptions, anyhow::Error>(PeerOptions {
                 address: address.clone(),

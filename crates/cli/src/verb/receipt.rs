@@ -104,10 +104,7 @@ fn check(args: &Check) -> Result<()> {
     }
     match (lost, undecided + other) {
         (0, 0) => Ok(()),
-        (0, open) => bail!(
-            "{open} of {} receipt(s) not found kept or lost",
-            judged.len()
-        ),
+        (0, open) => bail!("{open} of {} receipt(s) could not be decided", judged.len()),
         (lost, _) => bail!(Lost(lost)),
     }
 }

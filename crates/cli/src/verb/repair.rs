@@ -96,7 +96,8 @@ pub fn run(args: &Args) -> Result<()> {
             missing: Some(&missing),
             made: None,
         };
-        let hint = "nothing was written: --to NEW --accept-loss makes a database of the rest\n";
+        let hint = "nothing was written. Give --to NEW --accept-loss to make a new database of \
+                    the rest\n";
         tell(args, &told, &format!("{text}{hint}"))?;
         bail!(Damaged(1));
     };
@@ -182,11 +183,11 @@ fn describe(missing: &Missing) -> String {
         missing.intact_epoch, missing.intact_at, missing.image, missing.rows
     );
     if missing.image_alone && missing.consistent {
-        text += "image     no log goes with the image: it has what was committed before one instant, and nothing of \
-                 the time behind it\n";
+        text += "image     the log after the image cannot be used: the image has what was \
+                 committed before one instant, and nothing later\n";
     } else if missing.image_alone {
-        text += "image     no log goes with the image: transactions that ran while it was written \
-                 may be there in part\n";
+        text += "image     the log after the image cannot be used: transactions that ran while \
+                 the image was written may be incomplete\n";
     }
     for log in &missing.log {
         text += &format!(

@@ -84,7 +84,7 @@ pub fn run(args: &Args) -> Result<()> {
     // An unknown method is refused before the database is opened.
     Methods::by_names(&args.method).map_err(Usage)?;
     if args.pool.scratch.is_some() && !args.dry_run {
-        let why = "--scratch: only a restart in memory keeps pages elsewhere; give --dry-run, too";
+        let why = "--scratch works only with --dry-run. Give both";
         return Err(Usage(why.into()).into());
     }
     let mut offline = Offline::open(&args.directories)?;

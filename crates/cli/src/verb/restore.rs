@@ -255,7 +255,8 @@ fn tell(args: &Args, plan: &RestorePlan, replay: &ReplayReport, took: Duration) 
     );
     if let Some(replay) = &told.replay {
         text += &format!(
-            "replay    {} buffers: {} page reads and {} writes in {:.2} s, behind {:.2} s of laying the backup down\n",
+            "replay    {} buffers: {} page reads and {} writes in {:.2} s, after {:.2} s of \
+             writing the backup\n",
             replay.buffer_pages,
             replay.replay_page_reads,
             replay.replay_page_writes,

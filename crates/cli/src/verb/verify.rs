@@ -73,7 +73,7 @@ fn in_memory_notes(directories: &Directories) -> Vec<String> {
         let kind = in_memory(dir)?;
         let dir = dir.display();
         Some(format!(
-            "{dir} lies on {kind}, in memory: the log does not survive a power cut"
+            "{dir} is on {kind}, in memory: the log does not survive a power cut"
         ))
     };
     logs.iter().filter_map(note).collect()
@@ -133,11 +133,11 @@ fn describe(found: &Findings) -> String {
     text += match (&found.refused, found.problems.is_empty()) {
         (None, true) => "whole     nothing is damaged\n",
         (None, false) => {
-            "stands in nothing is lost: a start uses what is whole and rewrites the rest\n"
+            "usable    nothing is lost: a start uses the intact copies and rewrites the rest\n"
         }
-        (Some(_), false) => "refused   no start without what is damaged\n",
+        (Some(_), false) => "refused   a start needs the damaged parts\n",
         (Some(_), true) => {
-            "refused   nothing is damaged, and a start needs more than this program has\n"
+            "refused   nothing is damaged, but a start needs more than this program has\n"
         }
     };
     text

@@ -116,7 +116,7 @@ fn there_is_one_agent_and_one_merger_and_others_are_told_so() {
     wait_for("an archive", || stats(&db).runs_now.is_some());
     // The database takes the right to merge a moment after it has opened the archive.
     let mut told = (0, String::new());
-    wait_for("the database merges", || {
+    wait_for("the server of this database merges", || {
         told = ended(&merge);
         told.0 != 0
     });

@@ -115,7 +115,7 @@ fn an_archive_that_was_away_under_full_writes_gets_everything() {
                 most.0 = most.0.max(bytes_below(&backlog));
                 most.1 = most.1.max(bytes_below(&data.join("log")));
             }
-            assert!(field(&server, "alarm").contains("away"));
+            assert!(field(&server, "alarm").contains("cannot be reached"));
             assert_eq!(field(&server, "backlog_state"), "waiting");
             seen.is_over.store(true, Ordering::Relaxed);
         });
@@ -153,7 +153,7 @@ fn an_archive_that_was_away_under_full_writes_gets_everything() {
         Reply::Status("OK".into())
     );
     wait_until(&server, "alarm", str::is_empty);
-    let back = "Archive back: it has all runs";
+    let back = "Archive back: all waiting runs";
     server.await_line(back, &[back]);
     server.stop();
     restore(&archive, &to);

@@ -75,10 +75,10 @@ fn places_without_an_archive_are_named() {
         let to = made.at("to");
         ended(&["restore", "--from", arg(from), "--to", arg(&to)])
     };
-    refused(restored(&made.at("none")), 2, &["none is no directory"]);
+    refused(restored(&made.at("none")), 2, &["none is not a directory"]);
     refused(restored(&made.at("data")), 2, &["there is no archive in"]);
     std::fs::write(made.at("file"), "x").unwrap();
-    refused(restored(&made.at("file")), 2, &["file is no directory"]);
+    refused(restored(&made.at("file")), 2, &["file is not a directory"]);
     refused(made.restored("data", &[]), 2, &["is not empty"]);
     refused(made.restored("file", &[]), 1, &["file"]);
     assert_eq!(std::fs::read(made.at("file")).unwrap(), b"x");
@@ -102,7 +102,7 @@ fn a_run_whose_manifest_is_lost_is_restored_and_shown() {
     let archive = made.at("archive");
     let (code, status) = ended(&["archive", "status", "--archive", arg(&archive)]);
     assert_eq!(code, 0, "{status}");
-    assert!(status.contains("no manifest names yet"), "{status}");
+    assert!(status.contains("not in the manifest yet"), "{status}");
     let (code, again) = made.restored("again", &["--json"]);
     assert_eq!(code, 0, "{again}");
     let epoch = |told: &str| {

@@ -49,7 +49,7 @@ fn a_data_directory_that_is_removed_or_replaced_stops_the_server_for_good() {
         dir.path(),
         &[],
         remove,
-        &["no longer where it was opened", "it is gone"],
+        &["were moved, removed or replaced", "it is gone"],
     );
 
     let dir = tempfile::tempdir().unwrap();
@@ -122,7 +122,10 @@ fn without_its_lock_file_a_database_is_still_locked_and_its_server_stops() {
     std::fs::remove_file(data.join("LOCK")).unwrap();
     let (code, said) = ended(&["verify", "--data", arg(&data)]);
     assert_eq!(code, 1, "{said}");
-    assert!(said.contains("in use by another process"), "{said}");
+    assert!(
+        said.contains("in use: another process has locked it"),
+        "{said}"
+    );
     // The anchor is still locked after a move into another directory.
     let copy = dir.path().join("copy");
     std::fs::create_dir(&copy).unwrap();
@@ -131,7 +134,10 @@ fn without_its_lock_file_a_database_is_still_locked_and_its_server_stops() {
     }
     let (code, said) = ended(&["verify", "--data", arg(&copy)]);
     assert_eq!(code, 1, "{said}");
-    assert!(said.contains("in use by another process"), "{said}");
+    assert!(
+        said.contains("in use: another process has locked it"),
+        "{said}"
+    );
     signal(server.pid(), rustix::process::Signal::CONT);
     let (status, said) = server.wait();
     assert_eq!(status.code(), Some(FOR_GOOD), "{said}");

@@ -55,7 +55,7 @@ fn a_restart_that_differs_goes_on_with_the_flag_and_needs_it_once() {
     let count = |what: &str| listed.iter().filter(|one| one["differs"] == what).count();
     assert_eq!((count("body"), count("effects")), (1, 3), "{report}");
     assert_eq!(listed[3]["procedure"], "vote(u64,u8,u8)");
-    assert!(report.to_string().contains("A dry run makes no checkpoint"));
+    assert!(report.to_string().contains("A dry run changes nothing"));
     assert!(dry.stderr.is_empty());
 
     let (code, text) = ended(&["restart", "--data", data]);

@@ -197,7 +197,7 @@ fn illegal_methods_and_levels_are_refused_with_the_reason() {
             ] {
                 let (code, text) = crashed.verb(real);
                 assert_eq!(code, 2, "{text}");
-                assert!(text.contains("in the order of their slot"), "{text}");
+                assert!(text.contains("in order after the image"), "{text}");
             }
         }
         let (code, text) = crashed.verb(&["restart", "--accept-divergence"]);
@@ -273,7 +273,7 @@ fn a_wrong_number_of_directories_is_a_usage_error_and_a_missing_one_is_named() {
     let (code, text) = crashed.verb(&["restart", "--dry-run"]);
     assert_eq!(code, 2, "{text}");
     assert!(
-        text.contains("over 2 disk(s), and 1 would be used"),
+        text.contains("has 2 image director(ies), but 1 would be used"),
         "{text}"
     );
     crashed.images.clear();
@@ -288,7 +288,7 @@ fn a_wrong_number_of_directories_is_a_usage_error_and_a_missing_one_is_named() {
     crashed.images.reverse();
     let (code, text) = crashed.verb(&["restart", "--dry-run"]);
     assert_eq!(code, 2, "{text}");
-    assert!(text.contains("was made as number 1"), "{text}");
+    assert!(text.contains("but it is number 1"), "{text}");
     crashed.images[0] = dir.path().join("nowhere");
     let (code, text) = crashed.verb(&["restart"]);
     assert_eq!(code, 3, "{text}");

@@ -164,10 +164,10 @@ fn what_does_not_go_with_a_tree_is_refused_by_name() {
     let by_page = Crashed::new(&dir.path().join("one"), Scheme::Physiological);
     let before = by_page.files();
     for (method, says) in [
-        ("log1", "scheme is physiological"),
-        ("log2", "scheme is physiological"),
-        ("dl1p", "scheme is differential"),
-        ("sql1,aries", "play the same records"),
+        ("log1", "scheme physiological"),
+        ("log2", "scheme physiological"),
+        ("dl1p", "scheme differential"),
+        ("sql1,aries", "apply the same records"),
     ] {
         for dry in [&["restart", "--dry-run"][..], &["restart"]] {
             let way = [dry, &["--method", method]].concat();
@@ -176,7 +176,7 @@ fn what_does_not_go_with_a_tree_is_refused_by_name() {
     }
     for dry in [&["restart", "--dry-run"][..], &["restart"]] {
         let few = [dry, &["--pool-pages", "7"]].concat();
-        refused(&by_page, &few, 2, &["7 pages in memory are too few"]);
+        refused(&by_page, &few, 2, &["7 pages of memory are too few"]);
     }
     refused(
         &by_page,
@@ -199,7 +199,7 @@ fn what_does_not_go_with_a_tree_is_refused_by_name() {
         &["backup", "create", "--archive", arg(&archive)],
     ];
     for verb in others {
-        refused(&by_page, verb, 2, &["is not archived"]);
+        refused(&by_page, verb, 2, &["cannot be archived"]);
     }
     assert_kept(&by_page, &before);
 }
@@ -244,7 +244,7 @@ fn pages_and_the_redo_start_are_shown() {
         &crashed,
         &["dump", "page", "0", "--image", "A"],
         2,
-        &["in no image"],
+        &["not in images"],
     );
     let flip = |bytes: &mut Vec<u8>| bytes[60] ^= 1;
     with_pages(&crashed, flip, || {

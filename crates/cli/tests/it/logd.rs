@@ -188,7 +188,7 @@ fn an_address_that_strangers_can_reach_needs_a_key_and_tls_or_a_word() {
             "tls-cert-file",
         ),
         (&["--key-file", short], "a key has 16 to 4096"),
-        (&["--ring", "1MiB"], "a ring holds the longest block"),
+        (&["--ring", "1MiB"], "a ring must hold the longest block"),
         (&["--rings-max", "0"], "1 to 4096"),
         (&["--listen", "nowhere"], "nowhere"),
     ];

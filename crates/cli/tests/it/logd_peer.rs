@@ -96,7 +96,7 @@ fn the_nodes_of_a_pair_start_in_any_order_and_one_that_ends_is_missed_once() {
     let second = start(&late, &first.address);
     let (back, new) = (of_peer(&mut first), second.inc().to_string());
     assert_ne!(new, inc);
-    for words in [&new, "started anew", &inc] {
+    for words in [&new, "it was restarted", &inc] {
         assert!(back.contains(words), "{back}");
     }
 }

@@ -95,7 +95,10 @@ fn what_both_nodes_and_the_writer_lost_is_named_and_receipts_agree() {
             server.stop();
             continue;
         };
-        assert!(said.contains("it was started again since"), "{said}");
+        assert!(
+            said.contains("it was restarted and its memory is empty"),
+            "{said}"
+        );
         let flags = world.flags(&["--accept-loss"]);
         let server = Server::start(&world.data, &flags);
         server.await_line("is kept up to epoch", &[]);
@@ -148,7 +151,8 @@ fn verbs_that_read_the_disks_say_that_nodes_may_hold_the_end_and_call_it_no_dama
         let (code, said) = ended(&[verb, &["--data", data]].concat());
         assert_eq!(code, 0, "{verb:?}: {said}");
         assert!(
-            said.contains("in the memory of nodes") && said.contains("That is no damage"),
+            said.contains("in the memory of the log's nodes")
+                && said.contains("This is not damage"),
             "{verb:?}: {said}"
         );
         assert!(!said.contains("DAMAGED"), "{verb:?}: {said}");
@@ -163,7 +167,7 @@ fn verbs_that_read_the_disks_say_that_nodes_may_hold_the_end_and_call_it_no_dama
     server.stop();
     let (code, said) = ended(&["verify", "--strict", "--data", data]);
     assert!(
-        code == 0 && !said.contains("memory of nodes"),
+        code == 0 && !said.contains("memory of the log's nodes"),
         "{code}: {said}"
     );
 }
@@ -179,7 +183,7 @@ fn a_loss_is_accepted_of_no_database_that_is_new_or_was_ended_cleanly() {
     };
     for flags in [&["--accept-loss"][..], &with_nodes] {
         refused(flags);
-        assert!(!world.data.join("anchor").exists(), "none was made");
+        assert!(!world.data.join("anchor").exists(), "Nothing was made");
     }
     world.serve().stop();
     for flags in [&["--accept-loss"][..], &with_nodes] {

@@ -162,7 +162,8 @@ fn what_both_nodes_copied_comes_back_when_all_three_were_killed() {
 
     let why = writer.open(false).err().expect("it is refused").to_string();
     assert!(
-        why.contains("it was started again since") && why.contains("hard copies (--dir)"),
+        why.contains("it was restarted and its memory is empty")
+            && why.contains("hard copies (--dir)"),
         "{why}"
     );
     let core = writer.open(true).expect("the loss is accepted");

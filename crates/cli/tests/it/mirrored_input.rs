@@ -56,10 +56,10 @@ fn a_view_that_is_torn_gone_or_of_another_database_is_refused_and_loses_nothing(
     let cases: [(&[u8], &str); 4] = [
         (
             &bytes[..bytes.len() / 2],
-            "a view whose checksum does not hold",
+            "a view whose checksum does not match",
         ),
         (&[], "shorter than a view"),
-        (&flipped, "a view whose checksum does not hold"),
+        (&flipped, "a view whose checksum does not match"),
         (&of_other, "it is the view of database"),
     ];
     for (found, words) in cases {
@@ -72,7 +72,7 @@ fn a_view_that_is_torn_gone_or_of_another_database_is_refused_and_loses_nothing(
     std::fs::rename(&view, &away).unwrap();
     let (code, said) = refused(&world, &[]);
     assert!(
-        code == 2 && said.contains("it is another arbiter, or it has lost what it held"),
+        code == 2 && said.contains("It is another directory, or it has lost its newest view"),
         "{code}: {said}"
     );
     std::fs::remove_dir_all(&view).unwrap();
@@ -101,13 +101,13 @@ fn a_wrong_key_is_told_to_a_start_and_while_it_runs() {
     fallen(&mut world);
     let (code, said) = refused(&world, &["--log-key-file", arg(&wrong)]);
     assert!(
-        code == 2 && said.contains("the node has another key (--key-file)"),
+        code == 2 && said.contains("the node has another key"),
         "{code}: {said}"
     );
     let keyless: Vec<String> = world.flags.drain(world.flags.len() - 2..).collect();
     let (code, said) = refused(&world, &[]);
     assert!(
-        code == 2 && said.contains("the node has a key, and this database has none"),
+        code == 2 && said.contains("the node needs a key, but this database has none"),
         "{code}: {said}"
     );
     world.flags.extend(keyless);
@@ -136,7 +136,8 @@ fn nodes_whose_rings_are_too_small_or_too_few_are_no_mirror_until_they_are_large
         .flags
         .extend(["--log-tail", "8MiB", "--streams", "2"].map(str::to_owned));
     let server = Server::start(&world.data, &world.flags(&[]));
-    let words = "the node's rings have 4194304 bytes, and the log's tail may have 8388608: start the node with a larger --ring";
+    let words = "the node's rings have 4194304 bytes, but the log's tail may have 8388608. Start \
+                 the node with a larger --ring";
     await_field(&server, "log_mirror_nodes_0_trouble", words);
     let mut client = server.connect().unwrap();
     world.write(&mut client, Duration::from_millis(50));
@@ -316,7 +317,7 @@ fn two_nodes_that_are_one_or_on_one_machine_are_refused_or_named() {
     let same = format!("{0},{0}", world.nodes[0].address);
     let (code, said) = refused(&world, &["--log-nodes", &same]);
     assert!(
-        code == 2 && said.contains("is named twice"),
+        code == 2 && said.contains("is given twice"),
         "{code}: {said}"
     );
     let address = &world.nodes[0].address;

@@ -90,8 +90,7 @@ fn a_database_that_reaches_its_nodes_by_tls_acknowledges_in_memory_and_takes_ove
     assert!(said.contains("TLS: received fatal alert"), "{said}");
     let said = refusal(&world, &[]);
     assert!(
-        said.contains("the node speaks TLS at this address")
-            && said.contains("log-tls-ca-cert-file"),
+        said.contains("the node uses TLS at this address") && said.contains("log-tls-ca-cert-file"),
         "{said}"
     );
     world.flags.extend(last);
@@ -112,14 +111,14 @@ fn a_running_database_says_why_nodes_are_of_no_use_and_rests_on_its_disk() {
     let with_tls = World::with(&|_, _, address| tls_args(&node, &own, address));
     let without = World::with(&plain);
     let cases: [(&World, &[&str], &str); 4] = [
-        (&with_tls, &[], "the node speaks TLS at this address"),
+        (&with_tls, &[], "the node uses TLS at this address"),
         (
             &with_tls,
             &speaks(&strange, &own),
             "certificate is not trusted here",
         ),
         (&with_tls, &speaks(&node, &strange), "received fatal alert"),
-        (&without, &speaks(&node, &own), "does not speak TLS"),
+        (&without, &speaks(&node, &own), "does not use TLS"),
     ];
     for (number, (world, flags, words)) in cases.into_iter().enumerate() {
         let data = world.dir.path().join(format!("db-{number}"));
@@ -154,13 +153,13 @@ fn files_of_tls_that_do_not_fit_are_refused_before_anything_runs() {
         ),
         (
             &["--log-tls-ca-cert-file", cert, "--log-tls-cert-file", cert],
-            "are given together",
+            "log-tls-key-file together",
         ),
         (
             &["--log-tls-ca-cert-file", arg(&missing)],
             "TLS to the nodes:",
         ),
-        (&["--log-tls-ca-cert-file", key], "holds no certificate"),
+        (&["--log-tls-ca-cert-file", key], "contains no certificate"),
         (
             &[
                 "--log-tls-ca-cert-file",
@@ -174,7 +173,7 @@ fn files_of_tls_that_do_not_fit_are_refused_before_anything_runs() {
         ),
         (
             &["--log-nodes", "192.0.2.1:1,192.0.2.2:2"],
-            "speak TLS to it (log-tls-ca-cert-file)",
+            "Use TLS (log-tls-ca-cert-file)",
         ),
     ];
     for (flags, words) in cases {
@@ -193,7 +192,7 @@ fn files_of_tls_that_do_not_fit_are_refused_before_anything_runs() {
         cert,
     ]);
     assert!(
-        code == 2 && said.contains("give log-nodes"),
+        code == 2 && said.contains("need log-nodes"),
         "{code}: {said}"
     );
 }

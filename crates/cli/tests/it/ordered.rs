@@ -62,13 +62,13 @@ fn said(words: &[&str], dir: &Path, code: i32, parts: &[&str]) {
 fn a_log_with_calls_is_shown_and_checked_and_needs_their_program() {
     let dir = tempfile::tempdir().unwrap();
     crashed(dir.path(), &Family::ALL, true);
-    let needs = "calls of procedure 42";
+    let needs = "procedure 42";
     said(&["digest"], dir.path(), 2, &[needs]);
     said(&["restart", "--dry-run"], dir.path(), 2, &[needs]);
     let command = ["restart", "--dry-run", "--method", "command"];
     said(&command, dir.path(), 2, &[needs]);
     let value = ["restart", "--dry-run", "--method", "value"];
-    said(&value, dir.path(), 2, &["plays no commands"]);
+    said(&value, dir.path(), 2, &["cannot apply commands"]);
     let found = ["1 ordered frames", "nothing is damaged", needs];
     said(&["verify"], dir.path(), 2, &found);
     said(
@@ -101,7 +101,7 @@ fn the_report_has_ordered_frames_only_where_the_log_may_have_any() {
             assert_eq!(report.get("ordered"), None);
             assert_eq!(report["method"], "differential");
             let command = ["restart", "--dry-run", "--method", "command"];
-            said(&command, dir.path(), 2, &["has logged none"]);
+            said(&command, dir.path(), 2, &["has no ordered frames"]);
         } else {
             assert_eq!(report["ordered"]["frames"], 0);
             assert_eq!(report["method"], "value");

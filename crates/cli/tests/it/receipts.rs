@@ -147,7 +147,7 @@ fn a_running_database_leaves_open_what_its_anchor_does_not_vouch_for() {
     let (code, said) = ended(&["receipt", "check", "--data", arg(&data), &far]);
     assert_eq!(code, 1, "{said}");
     assert!(
-        said.starts_with("undecided") && said.contains("is running"),
+        said.starts_with("undecided") && said.contains("is still running"),
         "{said}"
     );
     // A checkpoint begins only behind durable epochs, and the anchor then names it.
@@ -198,7 +198,10 @@ fn receipts_come_from_stdin_too_and_what_is_none_is_named_with_its_line() {
     );
     let (code, said) = ask(&format!("{token}\nnonsense\n"));
     assert_eq!(code, Some(2), "{said}");
-    assert!(said.contains("stdin:2: 'nonsense' is no receipt"), "{said}");
+    assert!(
+        said.contains("stdin:2: 'nonsense' is not a receipt"),
+        "{said}"
+    );
     let strange = format!("ffffffff{}", &token[8..]);
     let (code, said) = ask(&strange);
     assert_eq!(code, Some(1), "{said}");
@@ -269,7 +272,7 @@ fn a_life_whose_log_is_gone_is_judged_by_the_losses_that_were_accepted() {
     let fates = ["kept", "kept", "lost", "lost"].map(str::to_owned);
     assert_eq!(check(&data, &writes), (3, fates.to_vec()));
     let lost = format!(
-        "epochs {} to {} were acknowledged and are lost",
+        "epochs {} to {} had been acknowledged",
         loss.durable.0 + 1,
         loss.acked
     );

@@ -70,7 +70,7 @@ fn signals_that_ask_for_nothing_end_no_server_no_node_and_no_agent() {
     for pid in [server.pid(), node.child.id(), agent.id()] {
         signal(pid, Signal::HUP);
     }
-    let none = "SIGHUP: no TLS is spoken here";
+    let none = "SIGHUP: TLS is not used here";
     wait_for("the server has heeded SIGHUP", || {
         server.said().contains(none)
     });
@@ -109,7 +109,7 @@ fn sighup_has_certificates_read_and_broken_ones_leave_the_ones_before_in_use() {
     });
     std::fs::write(&cert, "no certificate").unwrap();
     signal(server.pid(), Signal::HUP);
-    let kept = "cannot be used, so the ones before stay in use";
+    let kept = "cannot be used, so the old ones stay in use";
     wait_for("a broken one is refused", || server.said().contains(kept));
     assert!(server.said().contains(arg(&cert)), "{}", server.said());
     assert_eq!(server.ask(&["PING"]), Reply::Status("PONG".into()));

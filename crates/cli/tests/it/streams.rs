@@ -235,7 +235,7 @@ fn a_wrong_number_of_directories_is_a_usage_error() {
     let twice = ["--image-dir", arg(&spread.data), "--image-dir", "elsewhere"];
     let (code, text) = spread.verb(&[&["restart", "--dry-run"][..], &twice].concat());
     assert_eq!(code, 2, "{text}");
-    assert!(text.contains("spread over 1"), "{text}");
+    assert!(text.contains("has 1 image director"), "{text}");
     assert_eq!(spread.verb(&["verify"]).0, 0);
 }
 
@@ -389,7 +389,7 @@ fn a_method_or_level_that_is_not_for_the_data_is_refused_with_the_reason() {
     for method in ["dl1p", "dl2p", "pl2p", "pl2p-part"] {
         let (code, text) = spread.verb(&["restart", "--dry-run", "--method", method]);
         assert_eq!(code, 2, "{text}");
-        assert!(text.contains("scheme is differential"), "{text}");
+        assert!(text.contains("scheme differential"), "{text}");
     }
     for level in ["0", "5", "high"] {
         let (code, text) = spread.verb(&["restart", "--dry-run", "--level", level]);

@@ -280,7 +280,7 @@ fn a_dump_that_is_damaged_stops_the_import_which_says_what_is_there() {
     let (code, text) = import_file(&file, &data);
     assert_eq!(code, 1, "{text}");
     assert!(
-        text.contains("1 are at the target") && text.contains("key 'cut'"),
+        text.contains("1 of them are complete at the target") && text.contains("key 'cut'"),
         "{text}"
     );
     let server = Server::start(&data, &[]);

@@ -124,7 +124,7 @@ fn streams_and_libraries_come_from_a_dump_file_as_they_were() {
     // The import is repeated. Streams would refuse ids that they have, and the library exists already.
     drop(server);
     let file = redis.dump_file();
-    for (how, libraries, kept) in [("--replace", 1, ""), ("--keep", 0, "as they are: 6")] {
+    for (how, libraries, kept) in [("--replace", 1, ""), ("--keep", 0, "not changed: 6")] {
         let (code, text) = ended(&["import", "rdb", arg(&file), "--data", arg(&data), how]);
         assert_eq!(code, 0, "{text}");
         assert!(

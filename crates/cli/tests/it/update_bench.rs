@@ -237,7 +237,7 @@ fn bench_update_of_a_tree_leaves_what_each_method_restarts() {
     let few = ["--scheme", "logical", "--pool-pages", "7", "--txns", "5"];
     let (code, text) = ended(&[&shape[..], &few].concat());
     assert_eq!(code, 2, "{text}");
-    assert!(text.contains("7 pages in memory are too few"), "{text}");
+    assert!(text.contains("7 pages of memory are too few"), "{text}");
     let other = [
         "bench", "update", "--scheme", "logical", "--rows", "50", "--txns", "5",
     ];

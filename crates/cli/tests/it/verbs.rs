@@ -138,7 +138,10 @@ fn the_verbs_for_stopped_databases_agree_and_change_nothing() {
     }
     let (code, text) = ended(&["serve", "--data", arg(&data), "--listen", "127.0.0.1:0"]);
     assert_eq!(code, 1, "{text}");
-    assert!(text.contains("in use by another process"), "{text}");
+    assert!(
+        text.contains("in use: another process has locked it"),
+        "{text}"
+    );
     server.kill();
 
     let mut before = Vec::new();

@@ -25,7 +25,9 @@ impl Core {
         let image = anchor.image(slot);
         let begin = image.begin_epoch.ok_or_else(|| {
             Error::Usage(
-                "the newest image was made by an older build, and no archive can begin with it: take a checkpoint".into(),
+                "the newest image was made by an older build, and an archive cannot begin with \
+                 it. Take a checkpoint"
+                    .into(),
             )
         })?;
         assert!(begin > Epoch(0), "epochs count from 1");

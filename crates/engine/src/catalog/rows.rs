@@ -76,7 +76,8 @@ pub(crate) fn schema_of(name: &str, entry: &Entry) -> Result<Schema> {
             0,
             "a schema that this build knows",
             "another",
-            "A newer version of Perdura made the table, or the row is damaged. Nothing was changed.",
+            "A newer version of Perdura made the table, or the row is damaged. Nothing was \
+             changed. Open the database with that version.",
         )
     })
 }

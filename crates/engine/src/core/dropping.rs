@@ -28,7 +28,8 @@ impl Core {
     ) -> Result<(Option<Flushed>, Ticket)> {
         if self.tables().table(name).is_some() {
             return Err(Error::Usage(format!(
-                "table {name:?} belongs to the program that opened the database: empty it instead"
+                "table {name:?} cannot be dropped: it belongs to the program that opened the \
+                 database. Empty it instead"
             )));
         }
         let mut maps = self.maps().lock();

@@ -52,8 +52,8 @@ impl Core {
             "the image is newer than the one that was loaded"
         );
         self.life.report.notes.push(format!(
-            "the new results of {count} record(s) that differ were taken; checkpoint {} in image {slot} has them, and \
-             the next restart replays none of them",
+            "{count} record(s) differed, and their new results were accepted. Checkpoint {} in \
+             image {slot} contains them, so the next restart does not replay them",
             named.image(slot).k.0
         ));
         Ok(())

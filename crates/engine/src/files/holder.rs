@@ -16,12 +16,13 @@ pub(super) fn of(dir: &str) -> String {
         Some(pid) => {
             let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
             match name.trim() {
-                "" => format!("process {pid} holds it"),
-                name => format!("process {pid} ({name}) holds it"),
+                "" => format!("it is locked by process {pid}"),
+                name => format!("it is locked by process {pid} ({name})"),
             }
         }
         None => String::from(
-            "a process of another machine or container holds it, or one that has ended and whose last write has not",
+            "it is locked by a process of another machine or container, or by a killed process \
+             whose last write has not ended",
         ),
     }
 }

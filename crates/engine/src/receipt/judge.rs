@@ -89,7 +89,7 @@ impl Receipt {
         let of_parent = |parent: &&perdura_wal::Parent| self.is_of(&parent.uuid);
         match anchor.parent.as_ref().filter(of_parent) {
             Some(parent) => format!(
-                "it is of database {}, from which this one was restored as of epoch {}",
+                "it is of database {}, from which this database was restored as of epoch {}",
                 parent.uuid, parent.epoch
             ),
             None => format!("this is database {}", anchor.uuid),
@@ -100,7 +100,7 @@ impl Receipt {
         let life = self.incarnation;
         if life > anchor.incarnation {
             let last = anchor.incarnation;
-            let why = format!("this directory knows lives up to {last}: it is an older copy");
+            let why = format!("this directory is an older copy: it knows lives only up to {last}");
             return (Fate::Lost, why);
         }
         if life == anchor.incarnation {
@@ -112,7 +112,10 @@ impl Receipt {
                 loss.is_none_or(|loss| loss.durable == link.durable),
                 "{loss:?}, and the chain has {link:?}"
             );
-            let why = format!("life {life} is kept up to epoch {}", link.durable);
+            let why = format!(
+                "life {life} of the database is kept up to epoch {}",
+                link.durable
+            );
             return (self.up_to(link.durable), why);
         }
         if let Some(loss) = anchor.losses.of(life) {
@@ -125,11 +128,11 @@ impl Receipt {
         {
             return (Fate::Lost, format!("life {life} left nothing in the log"));
         }
-        let gone = format!("the log of life {life} is gone, and no loss of it was accepted");
+        let gone = format!("the log of life {life} was removed, and no loss of it was accepted");
         match self.durability {
             Durability::Mem => (
                 Fate::Undecided,
-                format!("{gone}: what waited for no rung cannot be told any more"),
+                format!("{gone}: a receipt of durability mem can no longer be checked"),
             ),
             Durability::Mirror | Durability::Disk => (Fate::Kept, gone),
         }
@@ -140,17 +143,20 @@ impl Receipt {
         assert_eq!(life, anchor.incarnation, "a closed life is another case");
         match newest {
             Newest::Ends(end) => {
-                let why = format!("life {life}, the newest, reaches epoch {end}");
+                let why = format!("life {life} is the newest and ends with epoch {end}");
                 (self.up_to(*end), why)
             }
             _ if self.epoch <= anchor.vouched.epoch => {
                 let vouched = anchor.vouched.epoch;
-                let why = format!("the anchor vouches for life {life} up to epoch {vouched}");
+                let why = format!(
+                    "the anchor says that life {life} was durable up to epoch \
+                                   {vouched}"
+                );
                 (Fate::Kept, why)
             }
             Newest::Open => {
                 let why =
-                    format!("life {life} is running, or the process that was has left its lock");
+                    format!("life {life} is still running, or its process ended and left its lock");
                 (Fate::Undecided, why)
             }
             Newest::Refused(error) => {
@@ -267,9 +273,12 @@ mod tests {
             let receipt: Receipt = token.parse().expect("a receipt");
             receipt.judge(&anchor(), &Newest::Ends(Epoch(950))).why
         };
-        assert!(why("abababab-7-1-mem").contains("life 7 is kept up to epoch 700"));
-        assert!(why("abababab-3-305-disk").contains("epochs 301 to 310 were acknowledged"));
+        assert!(why("abababab-7-1-mem").contains("life 7 of the database is kept up to epoch 700"));
+        assert!(why("abababab-3-305-disk").contains("epochs 301 to 310 had been acknowledged"));
         assert!(why("cdcdcdcd-1-1-disk").contains("restored as of epoch 99"));
-        assert!(why("abababab-4-1-mem").contains("cannot be told any more"));
+        assert!(why("abababab-4-1-mem").contains(
+            "a receipt of durability mem can no longer be \
+                                                  checked"
+        ));
     }
 }

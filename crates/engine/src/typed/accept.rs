@@ -70,7 +70,7 @@ impl Accepted {
         assert_ne!(row.hash, runs, "another text has another hash");
         let said = (
             format!("version {:016x}", row.hash),
-            format!("version {runs:016x}, which runs in its stead"),
+            format!("version {runs:016x}, which was run instead"),
         );
         self.note(of_procedure(
             row,

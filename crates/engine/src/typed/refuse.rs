@@ -15,7 +15,7 @@ pub(super) fn damaged(origin: &Origin, expected: &str, found: &str) -> Error {
         origin.pos.0,
         expected,
         found,
-        "The checksums hold, so this is a bug in the writer. Keep a copy and report it.",
+        "The checksums match, so this is a bug in Perdura. Copy the files and report the bug.",
     )
 }
 
@@ -28,26 +28,27 @@ pub(super) fn unknown_procedure(
     let mut all = program.procedures.iter().chain(program.replayed.iter());
     let way_out = match all.find(|mine| mine.name == row.name) {
         Some(mine) if mine.types == row.types => format!(
-            ". Or let the version that it has, {:016x}, run in its stead: {WAY_OUT}",
+            ". Or run version {:016x} of this program instead: {WAY_OUT}",
             mine.hash
         ),
         Some(mine) => format!(
-            ". The {} that it has takes other arguments, {}",
+            ". The procedure {} of this program takes other arguments, {}",
             mine.name, mine.types
         ),
         None => String::new(),
     };
     Error::Usage(format!(
-        "the log has calls of procedure {}{}, version {:016x}, which this program does not have (first \
-         in stream {} at byte {}). Open the database with the program that wrote it and close it, which \
-         makes an image; then this program can open it{way_out}. Nothing was changed",
+        "this program does not have procedure {}{}, version {:016x}, which the log calls (first \
+         in stream {} at byte {}). Nothing was changed. Open the database with the program that \
+         wrote it, and close it. Then this program can open it{way_out}",
         row.name, row.types, row.hash, origin.stream, origin.pos.0
     ))
 }
 
 /// The way to continue a restart although a replay differs.
-const WAY_OUT: &str = "`perdura restart --accept-divergence` (in a program, `Builder::accept_divergence`) takes the new result from \
-                       there on and names every record that differs";
+const WAY_OUT: &str = "`perdura restart --accept-divergence` (in a program, \
+                       `Builder::accept_divergence`) accepts the new results and lists every \
+                       record that differs";
 
 /// Returns the error for a record whose replay differs.
 pub(super) fn refused(divergence: &Divergence, cause: &str) -> Error {

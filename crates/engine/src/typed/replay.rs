@@ -161,7 +161,8 @@ impl OrderedPlayer for Replayer {
                     0,
                     format!("the drop of table {table} in the log"),
                     "no such frame",
-                    "The checksums hold, so this is a bug in the writer. Keep a copy and report it.",
+                    "The checksums match, so this is a bug in Perdura. Copy the files and report \
+                     the bug.",
                 ));
             }
             assert!(
@@ -186,8 +187,9 @@ impl State {
             .map_err(|why| malformed(Family::Commands, why, origin))?;
         let Some((row, procedure)) = self.procedures.get(&command.procedure) else {
             return Err(Error::Usage(format!(
-                "the log has calls of procedure {}, which the catalog does not name (first in stream {} at \
-                 byte {}). Open the database with the program that wrote it. Nothing was changed",
+                "the log calls procedure {}, which the catalog does not name (first in stream {} \
+                 at byte {}). Nothing was changed. Open the database with the program that wrote \
+                 it",
                 command.procedure, origin.stream, origin.pos.0
             )));
         };
@@ -236,7 +238,7 @@ impl State {
             Ok(Err(Abort::Refused(why) | Abort::Database(Error::Usage(why)))) => why,
             Ok(Err(Abort::Database(error))) => return Err(error),
         };
-        let said = ("its changes".into(), format!("none: {why}"));
+        let said = ("its changes".into(), format!("no changes: {why}"));
         self.differs(row, Divergence::new(Differs::Abort, place, said))?;
         // The call changed nothing, but it counts: sequences have no gap.
         let says = Says::Replayed {
@@ -252,7 +254,7 @@ impl State {
         let Some(accepted) = &self.accepted else {
             return Err(refused(
                 &divergence,
-                "The procedure is not deterministic, or another version wrote the log.",
+                "The procedure is not deterministic, or another version of it wrote the log.",
             ));
         };
         accepted.note(divergence);
@@ -382,25 +384,25 @@ impl State {
     fn row_is_missing(&self, op: &str, parts: &[Part], origin: &Origin) -> Result<()> {
         let said = (
             "the row that it changed".into(),
-            format!("none to {op}, so the change was left out"),
+            format!("no row to {op}, so the change was skipped"),
         );
         if let Some(accepted) = &self.accepted {
             accepted.note(Divergence::new(Differs::Row, (parts, origin), said));
             return Ok(());
         }
         if self.procedures.is_empty() {
-            let found = format!("{op} of a row that is not there");
+            let found = format!("{op} of a row that does not exist");
             return Err(damaged(
                 origin,
                 "an effect on the row that it changed",
                 &found,
             ));
         }
-        let said = (said.0, format!("none to {op}"));
+        let said = (said.0, format!("no row to {op}"));
         Err(refused(
             &Divergence::new(Differs::Row, (parts, origin), said),
-            "A procedure before it did something else now, in a call without a hash of its effects, or the writer has \
-             a bug.",
+            "An earlier procedure did something else than before the crash, in a call without a \
+             hash of its effects. Or Perdura has a bug.",
         ))
     }
 }

@@ -70,7 +70,7 @@ impl TypedState {
                 None => missing.push(schema.clone()),
                 Some(entry) if entry.schema.is_empty() => {
                     return Err(Error::Usage(format!(
-                        "the name {name:?} is taken by a table without a schema; give the table \
+                        "the name {name:?} belongs to a table without a schema. Give this table \
                          another name"
                     )));
                 }
@@ -78,8 +78,9 @@ impl TypedState {
                     let found = schema_of(name, entry)?;
                     if let Some(difference) = found.differs(schema) {
                         return Err(Error::Usage(format!(
-                            "table {name:?}: {difference}. The table's schema is fixed when it is \
-                             made: declare it as it is, or copy its rows into a table of another name"
+                            "table {name:?}: {difference}. The schema of a table cannot be \
+                             changed. Declare it as it is, or copy its rows into a table of \
+                             another name"
                         )));
                     }
                 }

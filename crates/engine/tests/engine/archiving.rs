@@ -224,7 +224,7 @@ fn an_archive_ahead_of_the_log_or_behind_the_anchor_ends_the_opening_and_changes
         "{error}"
     );
     let behind = refused(&begin());
-    assert!(behind.to_string().contains("has lost runs"), "{behind}");
+    assert!(behind.to_string().contains("has lost files"), "{behind}");
     disk.restore(&before);
     let core = open_archived(&disk, &whole).unwrap();
     assert!(get(&core, "key0").is_some());

@@ -64,7 +64,10 @@ fn images_spread_over_disks_come_back_and_a_disk_that_is_missing_is_named() {
         ..options.clone()
     };
     let why = refusal(one).to_string();
-    assert!(why.contains("over 2 disk(s), and 1 would be used"), "{why}");
+    assert!(
+        why.contains("has 2 image director(ies), but 1 would be used"),
+        "{why}"
+    );
     let (away, gone) = (root.path().join("away"), &options.image_dirs[1]);
     std::fs::rename(gone, &away).unwrap();
     let why = refusal(options.clone()).to_string();
@@ -179,7 +182,7 @@ fn who_waits_for_a_lock_says_at_once_for_which_process_and_how_long() {
     };
     assert!(line.contains("0.1 s at most"), "{line}");
     assert!(
-        line.contains("process") && line.contains("holds it"),
+        line.contains("process") && line.contains("locked by process"),
         "{line}"
     );
     // The lock is freed as soon as the wait was reported.

@@ -156,7 +156,7 @@ fn crashed(path: &Path) {
 /// work continues.
 fn holds_without_the_flag(db: Db, path: &Path) {
     let notes = db.report().notes.join("\n");
-    assert!(notes.contains("checkpoint"), "{notes}");
+    assert!(notes.contains("Checkpoint"), "{notes}");
     let (before, digest) = (state(&db), db.digest().unwrap());
     db.abandon();
     let db = Db::open(options(path)).unwrap();

@@ -138,7 +138,7 @@ fn a_verb_on_a_dropped_table_fails_and_a_snapshot_from_before_shows_its_rows() {
     let later = db.snapshot().unwrap();
     assert!(later.each::<Stock>(|_| ()).is_err());
     let refused = db.drop_table("db0").unwrap_err().to_string();
-    assert!(refused.contains("empty it instead"), "{refused}");
+    assert!(refused.contains("Empty it instead"), "{refused}");
 }
 
 #[test]

@@ -68,14 +68,14 @@ fn a_time_is_the_state_that_was_acknowledged_up_to_then() {
         };
         for at in [At::Time(1), At::Time(end_us + 1), At::BeforeEnd(u64::MAX)] {
             let refused = refused(at);
-            let range = refused.contains("its moments reach from 2023-11-14T");
+            let range = refused.contains("Its moments are from 2023-11-14T");
             assert!(
                 range && refused.contains(&format!("(epoch {last})")),
                 "{refused}"
             );
         }
         let beyond = refused(At::Epoch(Epoch(last.0 + 1)));
-        assert!(beyond.contains("there are those of"), "{beyond}");
+        assert!(beyond.contains("but only those of"), "{beyond}");
     }
 }
 

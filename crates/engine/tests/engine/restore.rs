@@ -377,10 +377,7 @@ fn what_cannot_be_restored_is_refused_and_says_why() {
     let last = history.at.epoch;
     let refused = |history: &History, target| history.plan(backup, target).map(drop).unwrap_err();
     let beyond = refused(&history, Some(Epoch(last.0 + 1)));
-    assert!(
-        beyond.to_string().contains("there are those of"),
-        "{beyond}"
-    );
+    assert!(beyond.to_string().contains("but only those of"), "{beyond}");
     assert!(history.runs.len() > 2);
     let lost = history.runs.remove(1);
     let hole = refused(&history, None);

@@ -171,7 +171,7 @@ fn a_log_that_does_not_reach_back_to_the_archive_is_refused_and_the_hole_named()
                 holes += 1;
                 assert!(matches!(&error, Error::Corrupt(_)), "{name}: {error}");
                 let text = error.to_string();
-                if text.contains("a hole") {
+                if text.contains("a gap") {
                     assert!(text.contains(&format!("epoch {end}")), "{text}");
                 }
             }

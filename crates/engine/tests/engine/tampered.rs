@@ -212,7 +212,7 @@ fn a_run_that_lacks_a_record_or_has_it_twice_or_on_another_page_is_found_and_nam
             for records in [lacks, twice, on_next, elsewhere] {
                 let fails = window.prove_with(run, records).fails;
                 let fails = fails.expect("what is wrong is found");
-                assert!(fails.contains("in partition"), "{fails}");
+                assert!(fails.contains("In partition"), "{fails}");
                 cases += 1;
             }
             let mut lacks = Window::records(run);
@@ -233,7 +233,7 @@ fn a_drill_finds_what_a_restore_alone_does_not() {
     let window = Window::new();
     let whole = window.drill().expect("it is restored");
     assert_eq!(whole.fails, None);
-    assert!(whole.compared.contains("that of image"), "{whole:?}");
+    assert!(whole.compared.contains("the digest of image"), "{whole:?}");
     let (mut found, mut by_restore) = (0, 0);
     for (nth, run) in window.runs.iter().enumerate() {
         let later: Vec<PageAt> = window.runs[nth + 1..]

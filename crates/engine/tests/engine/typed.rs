@@ -481,7 +481,7 @@ fn an_older_image_does_not_stand_in_where_no_log_has_what_it_lacks() {
     assert!(matches!(refused, Error::Corrupt(_)), "{refused}");
     let text = refused.to_string();
     assert!(
-        text.contains("no log has what the other image lacks"),
+        text.contains("the log of this database has no records of pages"),
         "{text}"
     );
     disk.restore(&whole);

@@ -300,7 +300,7 @@ fn an_archive_from_the_first_epoch_on_needs_no_backup() {
         assert_eq!(made.base, BackupId::cut(Epoch(0)));
         let beyond = RestorePlan::from_archive(&store, Some(Epoch(9999)), |_, _| ());
         let beyond = beyond.map(drop).expect_err("beyond").to_string();
-        assert!(beyond.contains("there are those of"), "{beyond}");
+        assert!(beyond.contains("but only those of"), "{beyond}");
     }
     assert!(restored_from_runs > 50, "{restored_from_runs}");
 }
@@ -317,7 +317,7 @@ fn what_cannot_be_made_is_refused_and_says_why() {
     };
     let last = history.at.epoch;
     let beyond = refused(Some(Epoch(last.0 + 1)));
-    assert!(beyond.contains("there are those of"), "{beyond}");
+    assert!(beyond.contains("but only those of"), "{beyond}");
     make(&store, None).expect("a virtual backup");
     for target in [None, Some(last)] {
         let twice = refused(target);
@@ -370,7 +370,7 @@ fn no_run_is_applied_behind_the_first_key_addressed_table_and_the_anchor_in_the_
     for target in [None, Some(history.at.epoch)] {
         let refused = plan(target).map(drop).expect_err("refused").to_string();
         assert!(
-            refused.contains("key-addressed") && refused.contains(&format!("behind {end}")),
+            refused.contains("key-addressed") && refused.contains(&format!("an epoch after {end}")),
             "{refused}"
         );
         let refused = make(&store, target)
@@ -409,7 +409,7 @@ fn a_moment_that_a_merge_gave_up_while_it_was_backed_up_ends_the_backup() {
     assert!(!run.has_moment(middle) && run.has_moment(kept.backup.header.id.end));
     let given_up = making.run().map(drop).expect_err("it came too late");
     assert!(
-        given_up.to_string().contains("no moment any more"),
+        given_up.to_string().contains("can no longer be restored"),
         "{given_up}"
     );
     let names = store.disk().list(&store.backups_dir()).expect("memory");
@@ -417,7 +417,10 @@ fn a_moment_that_a_merge_gave_up_while_it_was_backed_up_ends_the_backup() {
     let late = begin(&store, Some(middle))
         .map(drop)
         .expect_err("it has gone");
-    assert!(late.to_string().contains("no moment any more"), "{late}");
+    assert!(
+        late.to_string().contains("can no longer be restored"),
+        "{late}"
+    );
     // The backup that was kept still leads to the end.
     let cut = open(&store, kept.backup.header.id);
     let plan = RestorePlan::new(cut, vec![run], None).expect("a plan");

@@ -84,7 +84,7 @@ fn a_full_disk_and_a_failed_write_stop_the_hard_copy_and_never_the_node() {
         let mut writer = client(&logd);
         writer.ask(&open(1, 0, 0)).unwrap();
         writer.ask(&append(1, 0, (0, 0), &[7; 1000])).unwrap();
-        said.wait_for("has stopped, and the node goes on");
+        said.wait_for("has stopped. The node continues");
         let stopped = || logd.stats().hard_copy.unwrap().stopped;
         eventually("the state says so", || stopped().is_some());
         assert!(logd.stats().to_string().contains("STOPPED"), "{plan:?}");

@@ -115,7 +115,7 @@ fn whoever_does_not_say_hello_or_says_it_byte_by_byte_is_dropped_in_time() {
     let begin = Instant::now();
     assert_eq!(last_word(raw(&logd)), None);
     assert!(begin.elapsed() < PATIENCE / 2);
-    said.wait_for("did not say hello");
+    said.wait_for("did not authenticate");
     let mut slow = raw(&logd);
     let hello = introduced();
     let dropped = hello.iter().any(|byte| {
@@ -170,7 +170,7 @@ fn strangers_make_room_for_clients_and_clients_do_not() {
     let mut client_3 = client(&logd);
     eventually("three clients", || logd.stats().connections == 3);
     assert_eq!(last_word(raw(&logd)), None);
-    said.wait_for("turned away");
+    said.wait_for("was refused");
     for client in [&mut client_1, &mut client_2, &mut client_3] {
         client.ask(&Request::Ping).unwrap();
     }

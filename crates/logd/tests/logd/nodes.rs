@@ -154,7 +154,7 @@ fn a_wrong_key_is_refused_on_either_side() {
     let why = connect(&key(b"another key of enough")).err().unwrap();
     assert!(why.contains("another key"), "{why}");
     let why = connect(&Key::none()).err().unwrap();
-    assert!(why.contains("the node has a key"), "{why}");
+    assert!(why.contains("the node needs a key"), "{why}");
 
     // A client that does not mind whether the node has its key is refused by the node.
     let mut socket = raw(&logd);

@@ -108,7 +108,7 @@ fn who_does_not_speak_tls_or_trusts_another_certificate_is_told_why() {
     });
     let why = connect(&logd, None, "localhost").err().unwrap();
     assert!(
-        why.contains("the node speaks TLS") && why.contains("log-tls-ca-cert-file"),
+        why.contains("the node uses TLS") && why.contains("log-tls-ca-cert-file"),
         "{why}"
     );
     let (plain, _) = start(options());
@@ -117,7 +117,7 @@ fn who_does_not_speak_tls_or_trusts_another_certificate_is_told_why() {
         .err()
         .unwrap();
     assert!(
-        why.contains("does not speak TLS") && why.contains("--tls-listen"),
+        why.contains("does not use TLS") && why.contains("--tls-listen"),
         "{why}"
     );
     assert!(
@@ -164,7 +164,7 @@ fn certificates_are_read_anew_and_broken_ones_leave_the_ones_before_in_use() {
     assert!(trusts(&papers[0]).is_ok() && trusts(&papers[1]).is_err());
     logd.reload();
     assert!(trusts(&papers[0]).is_err() && trusts(&papers[1]).is_ok());
-    *now.lock() = Err("cert.pem: holds no certificate".into());
+    *now.lock() = Err("cert.pem: contains no certificate".into());
     let said = Capture::default();
     said.run(|| logd.reload());
     assert!(trusts(&papers[1]).is_ok(), "the one before stays in use");

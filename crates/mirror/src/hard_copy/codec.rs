@@ -92,7 +92,7 @@ impl Head {
             Some((head, said)) if said == crc => Ok((head, crc)),
             _ if !head.starts_with(MAGIC) => Err("no magic".into()),
             _ if head[4..6] != VERSION.to_le_bytes() => Err("another version".into()),
-            _ => Err("a head whose checksum does not hold".into()),
+            _ => Err("a head whose checksum does not match".into()),
         }
     }
 

@@ -23,7 +23,8 @@ impl Link {
         self.streams[at] = Progress::Closed;
         self.mapped[at] = None;
         self.trouble = Some(format!(
-            "its memory does not hold what was sent of stream {at}: it counts as a node that has rebooted"
+            "its memory differs from what was sent of stream {at}. It is treated as a rebooted \
+             node"
         ));
     }
 

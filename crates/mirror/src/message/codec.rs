@@ -53,7 +53,7 @@ fn open_frame(bytes: &[u8]) -> Result<(u8, Reader<'_>), Malformed> {
         )));
     }
     if crc != crc32c(&bytes[8..]) {
-        return Err(Malformed::because("a frame whose checksum does not hold"));
+        return Err(Malformed::because("a frame whose checksum does not match"));
     }
     zeros.ok_or_else(|| Malformed::because("a frame with reserved bytes set"))?;
     Ok((kind, r))
@@ -167,7 +167,7 @@ fn whole<'a, T>(
     decode: impl FnOnce(u8, &mut Reader<'a>) -> Option<T>,
 ) -> Result<T, Malformed> {
     let decoded = decode(kind, &mut r).filter(|_| r.remaining() == 0);
-    decoded.ok_or_else(|| Malformed(format!("a frame of kind {kind} that says nothing known")))
+    decoded.ok_or_else(|| Malformed(format!("a frame of the unknown kind {kind}")))
 }
 
 impl<'a> Request<'a> {

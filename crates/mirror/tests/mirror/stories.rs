@@ -286,7 +286,7 @@ fn assert_is_out(rig: &Rig, lag_bytes: u64) {
     let status = rig.mirror.status(rig.now_ns);
     let node = &status.groups[0].nodes[0];
     let trouble = node.trouble.as_deref().unwrap_or_default();
-    assert!(trouble.contains("does not hold what was sent"), "{trouble}");
+    assert!(trouble.contains("differs from what was sent"), "{trouble}");
     assert_eq!(node.lag_bytes, lag_bytes);
 }
 

@@ -80,7 +80,7 @@ impl Checkpointer {
             return Ok(());
         }
         Err(Error::Cancelled(format!(
-            "image {slot} is being copied into the archive, and is overwritten when that has ended"
+            "image {slot} is being copied into the archive. It is overwritten after that"
         )))
     }
 }

@@ -86,7 +86,7 @@ fn list_table(
             0,
             format!("the {} rows that its index names", part.len(table)),
             format!("{rows} rows"),
-            "The data cannot be read as a whole. Keep a copy and report it.",
+            "Not all data can be read. Copy the files and report the bug.",
         ));
     }
     Ok(())

@@ -18,7 +18,7 @@ pub(crate) fn operations(payload: &[u8]) -> String {
         let what = match act {
             Act::Change(row) => format!("changes {}", shown_row(row)),
             Act::Compensation { undo_next, row } => {
-                format!("takes back {}, {undo_next} is next", shown_row(row))
+                format!("undoes {}, {undo_next} is next", shown_row(row))
             }
             Act::Commit => String::from("commits"),
             Act::Abort => String::from("has rolled back"),

@@ -217,7 +217,7 @@ impl Listing<'_> {
             offset,
             expected,
             found,
-            "The image cannot be used; the other one is, if it is complete.",
+            "This image cannot be used. The other image is used if it is complete.",
         )
     }
 
@@ -243,7 +243,7 @@ impl Listing<'_> {
             return Err(self.bad(
                 0,
                 "this database's directory of this checkpoint",
-                "another one's fields",
+                "the fields of another",
             ));
         }
         let consistent = head[FLAGS_AT] & CONSISTENT != 0;

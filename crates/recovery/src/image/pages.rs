@@ -159,7 +159,7 @@ fn wrong_pages_header(path: &str, head: &[u8], uuid: &Uuid) -> Error {
         return Error::Foreign {
             file: path.to_owned(),
             why: format!(
-                "its header names another database, {}; the anchor is that of {uuid}. Nothing was \
+                "its header names another database, {}, and the anchor names {uuid}. Nothing was \
                  changed. Restore both from one backup",
                 Uuid(owner)
             ),
@@ -170,6 +170,6 @@ fn wrong_pages_header(path: &str, head: &[u8], uuid: &Uuid) -> Error {
         0,
         "the header of an image",
         "other bytes",
-        "The image cannot be trusted; the other one is used if it is complete.",
+        "This image cannot be used. The other image is used if it is complete.",
     )
 }

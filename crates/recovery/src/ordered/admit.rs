@@ -103,7 +103,8 @@ impl Admission {
                     &entry.head.origin,
                     format!("partitions below {}", self.image.len()),
                     format!("an ordered frame of partition {partition}"),
-                    "The checksums hold, so this is a bug in the writer. Keep a copy and report it.",
+                    "The checksums match, so this is a bug in Perdura. Copy the files and report \
+                     the bug.",
                 ));
             };
             has += usize::from(pseq <= image);
@@ -129,8 +130,8 @@ impl Admission {
                 inside.join(", "),
                 beyond.join(", ")
             ),
-            "The image is not of one instant: this is a bug in the checkpoint. Keep a copy and report it; the older \
-             image may be whole.",
+            "The image mixes the states of two instants: this is a bug in Perdura. Copy the \
+             files and report the bug. The older image may be intact.",
         ))
     }
 
@@ -144,10 +145,11 @@ impl Admission {
             return Ok(());
         }
         let consequence = if is_gap {
-            "Acknowledged transactions between them are missing: a part of the log was lost or taken away. Restore \
-             it from a backup."
+            "Acknowledged transactions between them are missing: a part of the log was lost or \
+             removed. Restore it from a backup."
         } else {
-            "The same number was given twice: this is a bug in the writer. Keep a copy and report it."
+            "The same number was used twice: this is a bug in Perdura. Copy the files and report \
+             the bug."
         };
         Err(refuse(
             &entry.head.origin,
@@ -171,12 +173,12 @@ fn unplayable(entry: &mut Entry) -> Error {
             },
         };
         let with = match family {
-            Family::Effects => "a restart that has a player for them",
+            Family::Effects => "a restart that can run them",
             Family::Commands => "the program that the procedure is part of",
         };
         Error::Usage(format!(
-            "the log holds {what} that no image has (stream {}, position {}), and only {with} can bring them back. \
-             Nothing is lost and nothing was changed: open the database with it",
+            "the log has {what} that no image has (stream {}, position {}), and only {with} can \
+             apply them. Nothing is lost, and nothing was changed. Open the database with it",
             origin.stream, origin.pos
         ))
     })

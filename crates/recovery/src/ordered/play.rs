@@ -221,10 +221,10 @@ fn stuck(queues: &Queues) -> Error {
         &entry.head.origin,
         "transactions whose partitions agree on their order".into(),
         format!(
-            "transaction {}, which waits for one that waits for it",
+            "transaction {} waits for a transaction that waits for it",
             parts.join(", ")
         ),
-        "The checksums hold, so this is a bug in the writer. Keep a copy and report it.",
+        "The checksums match, so this is a bug in Perdura. Copy the files and report the bug.",
     )
 }
 

@@ -50,7 +50,7 @@ impl Owner for Ordered {
             (plays_others, self.method(&Methods::default(), anchor))
         {
             return Err(format!(
-                "method {} plays no {}, which this log may hold: method {} does",
+                "method {} cannot apply {}, which this log may contain. Use method {}",
                 given.name,
                 other.name(),
                 default.name
@@ -58,7 +58,8 @@ impl Owner for Ordered {
         }
         if !is_newest {
             return Err(format!(
-                "method {} reads logs with ordered frames of scheme {}; this database has logged none",
+                "method {} reads logs with ordered frames of scheme {}, and this log has no \
+                 ordered frames",
                 given.name,
                 given.schemes[0].name()
             ));
@@ -109,9 +110,9 @@ impl Owner for Ordered {
             return Err(Error::corrupt(
                 options.disks.data.name(),
                 0,
-                "all pages of the image under the ordered frames of the log",
-                format!("{lost} pages lost"),
-                "What the frames change may be in them.",
+                "all pages of the image that the log changes",
+                format!("{lost} lost pages"),
+                "The log's newest changes may be on these pages.",
             ));
         }
         let second = Second {
@@ -131,8 +132,8 @@ impl Owner for Ordered {
         report.divergences = player.divergences();
         if options.mode == RestartMode::Dry && !report.divergences.is_empty() {
             report.notes.push(format!(
-                "{} record(s) differ from what the log says. A dry run makes no checkpoint: the database is as it was, \
-                 and its next restart meets them again",
+                "{} record(s) differ from the log. A dry run changes nothing, so the next \
+                 restart finds them again",
                 report.divergences.count
             ));
         }

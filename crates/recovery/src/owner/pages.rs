@@ -96,8 +96,8 @@ fn check_ceiling(memory: &MemoryAccount, bytes: u64) -> Result<()> {
     let least = bytes.saturating_add(bytes / 16 + PROCESS_BYTES);
     match memory.ceiling() {
         Some(ceiling) if bytes > 0 && ceiling.bytes < least => Err(Error::Usage(format!(
-            "the database has {bytes} bytes of pages, and the kernel ends this process at {} bytes ({}). Nothing was \
-             loaded or changed. Raise that limit to at least {} bytes",
+            "the database has {bytes} bytes of pages, but the kernel kills this process at {} \
+             bytes ({}). Nothing was loaded or changed. Raise that limit to at least {} bytes",
             ceiling.bytes,
             ceiling.set_by,
             least.saturating_add(least / 2)

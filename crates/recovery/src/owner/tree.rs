@@ -54,8 +54,9 @@ impl Owner for Trees {
         match (restart.anchor.tree, options.mode) {
             (None, _) => Ok(()),
             (Some(_), RestartMode::Salvage) => Err(Error::Usage(String::from(
-                "the database has a tree, and a repair salvages none: its rows are in tree/pages alone. `perdura verify` says \
-                 what is damaged there; restore the directory from a copy. Nothing was changed",
+                "`perdura repair` cannot repair a database with a tree: its rows are only in \
+                 tree/pages. Nothing was changed. `perdura verify` lists the damage. Restore the \
+                 directory from a copy",
             ))),
             (Some(_), RestartMode::Real | RestartMode::Dry) => options.tree.check(),
         }

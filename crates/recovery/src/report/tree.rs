@@ -72,7 +72,8 @@ impl fmt::Display for TreeReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "tree      redo start {}, {} operations, {} redone, {} + {} skipped, {} there, {} moved, {} transaction(s) to take back",
+            "tree      redo start {}, {} operations, {} redone, {} + {} skipped, {} there, {} \
+             moved, {} transaction(s) to undo",
             self.redo_start,
             self.operations,
             self.applied,

@@ -172,7 +172,8 @@ impl<'a> NumberedLog<'a> {
                 &frame.head.origin,
                 format!("the frame with number {end}"),
                 found,
-                "Operations that were durable are missing, or are there twice. Restore the log's files from a backup.",
+                "Durable operations are missing, or are there twice. Restore the log's files \
+                 from a backup.",
             )
         };
         if first < end {
@@ -183,7 +184,7 @@ impl<'a> NumberedLog<'a> {
         let is_dense = self.wanted == Wanted::All && Gsn(end) >= self.from && is_stable;
         if is_dense && first > end {
             return Err(wrong(format!(
-                "number {first}, although everything up to {eosl} was durable"
+                "number {first}, but everything up to {eosl} was durable"
             )));
         }
         Ok(())

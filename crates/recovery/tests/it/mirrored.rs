@@ -60,7 +60,7 @@ fn a_restart_goes_on_without_what_the_mirror_held_only_if_its_options_say_so() {
     drop(wal);
     let mut again = options(&disk);
     let refused = restart(&again).err().map(|error| error.to_string());
-    let why = format!("names epoch {lost} as acknowledged");
+    let why = format!("says that epoch {lost} was acknowledged");
     assert!(refused.is_some_and(|refused| refused.contains(&why)));
     again.tail = Tail::GivenUp;
     let report = restart(&again).unwrap().unwrap().report;

@@ -102,8 +102,8 @@ impl Acl {
                 line.ok_or_else(|| format!("a password of user '{name}' is being hashed"))?;
             String::from_utf8(line).map_err(|_| {
                 format!(
-                    "the rules of user '{name}' have bytes that are no UTF-8, which only an ACL file \
-                     can hold: set 'aclfile' and use ACL SAVE"
+                    "the rules of user '{name}' are not UTF-8, so only an ACL file can store \
+                     them. Set 'aclfile' and use ACL SAVE"
                 )
             })
         };

@@ -29,7 +29,7 @@ fn module(cx: &mut Cx<'_>, args: &Args<'_>) {
             &[
                 "MODULE <subcommand> [<arg> [value] [opt] ...]. There are no modules. \
                  Subcommands are:",
-                "LIST: answers that there are none.",
+                "LIST: always empty.",
                 "LOAD, LOADEX, UNLOAD: refused.",
             ],
         ),

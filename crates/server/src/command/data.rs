@@ -537,8 +537,8 @@ impl<'a, 'tx> Data<'a, 'tx> {
         }
         let max = self.reply_bytes_max;
         Err(Error::Usage(format!(
-            "the reply is longer than the {max} bytes allowed; ask for fewer keys at once. \
-             Nothing was changed"
+            "the reply is longer than the {max} bytes allowed. Nothing was changed. Ask for \
+             fewer keys at once"
         )))
     }
 }

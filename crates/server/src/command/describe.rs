@@ -70,7 +70,7 @@ fn found(cx: &Cx<'_>, name: &[u8]) -> Option<(&'static Command, Option<&'static 
 fn help(cx: &mut Cx<'_>) {
     let lines = [
         "COMMAND <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
-        "(no subcommand), INFO [<name> ...]: what is known of commands.",
+        "(no subcommand), INFO [<name> ...]: the properties of commands.",
         "COUNT, LIST [FILTERBY ACLCAT|PATTERN|MODULE <value>]: how many there are, and their names.",
         "DOCS [<name> ...]: what they do.",
         "GETKEYS, GETKEYSANDFLAGS <command>: the keys of a request.",

@@ -16,10 +16,11 @@ fn refuse(cx: &mut Cx<'_>, args: &Args<'_>, why: &str) {
 
 /// Refuses a command that loads a module.
 pub(crate) fn modules(cx: &mut Cx<'_>, args: &Args<'_>) {
-    refuse(cx, args, "the server loads no code");
+    refuse(cx, args, "the server does not load code");
 }
 
 fn migrate(cx: &mut Cx<'_>, args: &Args<'_>) {
-    let why = "the server calls no other server; DUMP and RESTORE, or `perdura export`, move keys";
+    let why = "the server connects to no other server. Move keys with DUMP and RESTORE, or with \
+               `perdura export`";
     refuse(cx, args, why);
 }

@@ -99,7 +99,7 @@ impl Connection {
     /// Returns the reason why the server does not read a client that is stuck.
     pub(crate) fn why_unread(&self, state: &State) -> &'static str {
         if self.closing || self.ended {
-            "it is to be closed once it has read them"
+            "it will be closed after it has read them"
         } else if self.held_off(state) {
             "it is not read, as the buffers of all clients are nearly full (maxmemory-clients)"
         } else {

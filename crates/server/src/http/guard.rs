@@ -103,9 +103,10 @@ pub(crate) enum Refused {
 }
 
 const NO_HOST: &str = "exactly one Host header is needed\n";
-const ABSOLUTE: &str = "this is no proxy: ask for a path\n";
-const FOREIGN_HOST: &str = "this server has another name; add this one to http-hosts\n";
-const FOREIGN_ORIGIN: &str = "a page of another site may not ask\n";
+const ABSOLUTE: &str = "this server is not a proxy: request a path\n";
+const FOREIGN_HOST: &str = "the Host header does not name this server: add its name to \
+                            http-hosts\n";
+const FOREIGN_ORIGIN: &str = "requests from pages of other sites are refused\n";
 
 /// The settings that requests are compared with.
 #[derive(Debug)]

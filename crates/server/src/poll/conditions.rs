@@ -57,7 +57,12 @@ impl Conditions {
         let mut lines = Vec::new();
         if now.log_full != self.log_full {
             lines.push(match now.log_full {
-                true => (Level::ERROR, "The log has no room: writes are refused and reads go on. Free space on the disk of the log".into()),
+                true => (
+                    Level::ERROR,
+                    "The log has no room: writes are refused and reads \
+                                        continue. Free space on the disk of the log"
+                        .into(),
+                ),
                 false => (Level::INFO, "The log has room again: writes resume".into()),
             });
         }
@@ -76,7 +81,7 @@ impl Conditions {
                     lines.push((
                         Level::INFO,
                         format!(
-                            "Archive back: it gets the {} runs that have waited",
+                            "Archive back: {} waiting runs are being written to it",
                             now.runs
                         ),
                     ));
@@ -85,7 +90,7 @@ impl Conditions {
                 _ if had_waited => {
                     lines.push((
                         Level::INFO,
-                        "Archive back: it has all runs that have waited".into(),
+                        "Archive back: all waiting runs were written to it".into(),
                     ));
                 }
                 _ => {}
@@ -234,11 +239,11 @@ mod tests {
             ),
             (
                 archive("draining", None),
-                vec!["INFO Archive back: it gets the 3 runs"],
+                vec!["INFO Archive back: 3 waiting runs"],
             ),
             (
                 archive("none", None),
-                vec!["INFO Archive back: it has all runs"],
+                vec!["INFO Archive back: all waiting runs"],
             ),
             (
                 archive("none", Some("4 checkpoints")),

@@ -128,8 +128,9 @@ fn in_memory_lines(db: &Db, durability: Durability) -> Vec<String> {
     let named = named.filter_map(|(stream, way)| way.in_memory.map(|kind| (stream, kind)));
     let line = |(stream, kind)| {
         format!(
-            "log stream {stream} lies on {kind}, in memory: nothing that is acknowledged survives a power cut or \
-             a restart of this machine. Give a directory on a disk (--data or --log-dir)"
+            "log stream {stream} is on {kind}, in memory: acknowledged writes do not survive a \
+             power cut or a restart of this machine. Give a directory on a disk (--data or \
+             --log-dir)"
         )
     };
     named.map(line).collect()

@@ -20,7 +20,8 @@ impl EventLoop {
                 let (who, unsent) = (connection.session.who(), connection.replies.unsent());
                 let why = connection.why_unread(&self.state);
                 tracing::warn!(
-                    "{who} is disconnected: it has taken none of {unsent} bytes of replies for about 30 s, and {why}"
+                    "{who} is disconnected: it has read none of {unsent} bytes of replies for \
+                     about 30 s, and {why}"
                 );
                 self.close(index, connection);
             }

@@ -18,8 +18,9 @@ const ACCEPT_SHARE: Duration = Duration::from_millis(1);
 
 /// The error for clients of other machines while no password is set.
 const PROTECTED: &[u8] = b"-DENIED Perdura is running in protected mode: clients from other \
-machines are turned away while the user default needs no password. Set one on this machine with \
-ACL SETUSER default >password, or say protected-mode no\r\n";
+                          machines are refused while the user default needs no password. Set one \
+                          on this machine with ACL SETUSER default >password, or set \
+                          protected-mode to no\r\n";
 
 impl EventLoop {
     /// Accepts the connections that wait, if the poller announced any and as far as there is time in the round.

@@ -11,8 +11,9 @@ pub const DIRECTORY: Setting = row(
     "archive",
     Group::Database,
     Kind::Path,
-    "Directory of the archive, on another disk than data and log: the log goes there sorted, and `perdura restore` makes \
-     the database anew of it and a backup. The log is kept until the archive has it.",
+    "Directory of the archive, on another disk than data and log. The log is sorted and copied \
+     there. `perdura restore` makes a new database from a backup and the archive. The log is \
+     kept until the archive has it.",
     database!(|o| path(o.archive.as_ref()), |o, v| put_path(
         &mut o.archive,
         v
@@ -23,8 +24,9 @@ pub const BACKLOG: Setting = row(
     "archive-backlog",
     Group::Database,
     ANY_BYTES,
-    "How much waits on the log's disk while the archive is away, as runs that it gets when it is back, and as log. Then writes are refused \
-     until it is back. 0: no runs are made meanwhile, and the log waits up to the end of its disk.",
+    "The most bytes that wait on the log's disk, as runs and as log, while the archive cannot be \
+     reached. Beyond it writes are refused until the archive is back. 0: only the log waits, \
+     until its disk is full.",
     database!(|o| one(o.archive_backlog.unwrap_or(0)), |o, v| {
         let mut bytes = 0;
         number(&mut bytes, &v[0])?;
@@ -37,7 +39,8 @@ pub const MERGE: Setting = row(
     "archive-merge",
     Group::Database,
     Kind::Bool,
-    "Whether the server merges the runs of its archive; no: an archive agent does it, in another process.",
+    "Whether the server merges the runs of its archive. no: an archive agent merges them in \
+     another process.",
     database!(|o| one(yes_no(o.archive_merge)), |o, v| {
         boolean(&mut o.archive_merge, &v[0]);
         Ok(())
@@ -48,10 +51,16 @@ pub const KEEP: Setting = row(
     "archive-keep",
     Group::Database,
     Kind::Text,
-    "Moments of the archive older than this may go, as `30d`, with the backups and runs that only they need. A backup that serves \
-     the oldest moment that is kept stays, and so does the newest one that is whole.",
+    "Moments older than this may be removed from the archive, for example `30d`, with the \
+     backups and runs that only they need. A backup for the oldest kept moment stays, and so \
+     does the newest intact backup.",
     database!(
-        |o| o.archive_retention.keep_us().map(show_age).into_iter().collect(),
+        |o| o
+            .archive_retention
+            .keep_us()
+            .map(show_age)
+            .into_iter()
+            .collect(),
         |o, v| {
             let grains = o.archive_retention.to_string();
             o.archive_retention = Retention::parse(some(&v[0]), &grains)?;
@@ -59,14 +68,15 @@ pub const KEEP: Setting = row(
         }
     ),
 )
-.default("none goes");
+.default("no limit");
 
 pub const MOMENTS: Setting = row(
     "archive-moments",
     Group::Database,
     Kind::Text,
-    "Which moments of the archive are kept until then, by age: `all 1h, 1s 1d, 1min` is each one for an hour, one a second for a day, \
-     and one a minute beyond. Merges combine the records between them.",
+    "Which moments of the archive can be restored, by age. `all 1h, 1s 1d, 1min`: every moment \
+     for an hour, one a second for a day, and one a minute beyond. Merges combine the records \
+     between them.",
     database!(
         |o| {
             let grains = o.archive_retention.to_string();
@@ -93,7 +103,8 @@ pub const GENERATION: Setting = row(
     "archive-generation",
     Group::Database,
     Kind::Choice(&[QUICK, SELECTION]),
-    "How records of the log become runs: quick sorts a workspace at a time, selection keeps a tree that reads on while it writes.",
+    "How the log is sorted into runs. quick: sorts one workspace after the other. selection: \
+     sorts in a tree, and reads while it writes.",
     database!(
         |o| one(if o.archive_selects { SELECTION } else { QUICK }),
         |o, v| {

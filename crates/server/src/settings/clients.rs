@@ -28,8 +28,9 @@ pub const STRANGERS: Setting = row(
         min: 1,
         max: 4_294_967_295,
     },
-    "The most clients at once that have not authenticated, where a password is needed. A newcomer beyond them, or \
-     beyond `maxclients`, takes the place of the one that has waited longest, if that has had a second.",
+    "The most clients that have not authenticated yet, if a password is needed. A new client \
+     beyond it, or beyond `maxclients`, replaces the one that has waited longest, if that has \
+     waited for a second.",
     server!(|o| one(o.maxclients_unauthenticated), |o, v| number(
         &mut o.maxclients_unauthenticated,
         &v[0]
@@ -38,25 +39,26 @@ pub const STRANGERS: Setting = row(
 .live();
 
 pub const TRACKED_KEYS: Setting = row(
-        "tracking-table-max-keys",
-        Group::Network,
-        Kind::Integer {
-            min: 0,
-            max: i64::MAX,
-        },
-        "Keys that are noted for clients with CLIENT TRACKING; beyond, some are told as changed. 0: any number.",
-        server!(|o| one(o.tracking_keys_max), |o, v| number(
-            &mut o.tracking_keys_max,
-            &v[0]
-        )),
-    )
-    .live();
+    "tracking-table-max-keys",
+    Group::Network,
+    Kind::Integer {
+        min: 0,
+        max: i64::MAX,
+    },
+    "Keys that are recorded for clients with CLIENT TRACKING. Beyond it some keys are \
+         reported as changed. 0: any number.",
+    server!(|o| one(o.tracking_keys_max), |o, v| number(
+        &mut o.tracking_keys_max,
+        &v[0]
+    )),
+)
+.live();
 
 pub const IDLE: Setting = row(
     "timeout",
     Group::Network,
     seconds(I32_MAX),
-    "After this time an idle client is disconnected; 0 never.",
+    "An idle client is disconnected after this time. 0: never.",
     server!(|o| one(o.idle_seconds_max), |o, v| {
         number(&mut o.idle_seconds_max, &v[0])
     }),
@@ -67,7 +69,7 @@ pub const KEEPALIVE: Setting = row(
     "tcp-keepalive",
     Group::Network,
     seconds(I32_MAX),
-    "Time between TCP keepalives on idle connections; 0 none.",
+    "Time between TCP keepalives on idle connections. 0: none.",
     server!(|o| one(o.tcp_keepalive_seconds), |o, v| {
         number(&mut o.tcp_keepalive_seconds, &v[0])
     }),
@@ -78,13 +80,13 @@ pub const DURABILITY: Setting = row(
     "durability",
     Group::Network,
     Kind::Choice(&Durability::NAMES),
-    "How durable a write must be for replies that tell of it to leave, in new sessions; CLIENT DURABILITY changes it \
-     for one. mem: visible, with the log at most 10 ms behind; mirror: in the memories of the log's nodes, or on the \
-     log's disks if there are none; disk: on the log's disks, and in the memories of the nodes that mirror \
-     the log.",
-    server!(
-        |o| one(o.durability.name()),
-        |o, v| known(&mut o.durability, Durability::named(v[0].as_bytes()))
-    ),
+    "How durable a write must be before replies that show it are sent, in new sessions. CLIENT \
+     DURABILITY changes it for one session. mem: visible, and in the log at most 10 ms later. \
+     mirror: in the memories of the log's nodes, or on the log's disks if the log has no nodes. \
+     disk: on the log's disks, and in the memories of the nodes that mirror the log.",
+    server!(|o| one(o.durability.name()), |o, v| known(
+        &mut o.durability,
+        Durability::named(v[0].as_bytes())
+    )),
 )
 .live();

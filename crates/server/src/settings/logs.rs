@@ -9,12 +9,12 @@ pub(super) const LEVEL: Setting = row(
     "log-level",
     Group::Observation,
     Kind::Choice(LogLevel::NAMES),
-    "The least level of the events in the log on stderr: warning (WARN and ERROR), notice (INFO too), verbose (DEBUG too) or \
-     debug (everything).",
-    server!(
-        |o| one(o.log_level.name()),
-        |o, v| known(&mut o.log_level, LogLevel::named(&v[0]))
-    ),
+    "The lowest level of the events in the log on stderr: warning (WARN and ERROR), notice (INFO \
+     too), verbose (DEBUG too) or debug (everything).",
+    server!(|o| one(o.log_level.name()), |o, v| known(
+        &mut o.log_level,
+        LogLevel::named(&v[0])
+    )),
 )
 .live()
 .redis("loglevel");
@@ -23,7 +23,7 @@ pub(super) const FORMAT: Setting = row(
     "log-format",
     Group::Observation,
     Kind::Choice(LogFormat::NAMES),
-    "The form of the log's lines on stderr: text, or json for one object each.",
+    "The format of the log's lines on stderr. json: one object for each line.",
     server!(|o| one(o.log_format.name()), |o, v| known(
         &mut o.log_format,
         LogFormat::named(&v[0])

@@ -103,8 +103,8 @@ pub(super) const LIST_SIZE: Setting = limit(
         min: -2_147_483_648,
         max: 2_147_483_647,
     },
-    "Items of a packed list; at most 128 take effect. A negative number is one of Redis's classes \
-     of 4 to 64 KiB, and then as much is packed as a row can hold: 2304 bytes.",
+    "Items of a packed list; at most 128 take effect. A negative number is one of Redis's \
+     classes of 4 to 64 KiB. Then a list is packed up to the size of a row, 2304 bytes.",
     field!(list_size),
 );
 

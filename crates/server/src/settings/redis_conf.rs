@@ -14,12 +14,13 @@ use toml_edit::{Array, Item, Value};
 const ELSEWHERE: &[(&str, &str)] = &[
     (
         "include",
-        "a file of settings includes no other one; check that one too and put its lines here",
+        "include is not supported. Check that file too, and put its lines here",
     ),
     ("loadmodule", "there are no modules"),
     (
         "rename-command",
-        "commands keep their names; forbid them to users (ACL), as in user \"default on … -flushall\"",
+        "commands cannot be renamed. Forbid them to users with an ACL, for example user \
+         \"default on … -flushall\"",
     ),
 ];
 
@@ -54,8 +55,8 @@ pub(super) fn moved(text: &str) -> Option<String> {
         return None;
     }
     let mut out = String::from(
-        "this is a redis.conf, and settings here are TOML: name = value. The same as TOML, to be put \
-         into a file of its own:\n",
+        "this is a redis.conf, but Perdura reads TOML: name = value. The same settings as TOML, \
+         for a new file:\n",
     );
     // Writing to a string cannot fail.
     for (name, values) in lines {
@@ -191,8 +192,8 @@ mod tests {
             "save = \"\"",
             "maxclients = \"7\" # the last of 2, as in Redis",
             "# user = (its value as it is there)",
-            "# rename-command: commands keep their names",
-            "# include: a file of settings includes no other one",
+            "# rename-command: commands cannot be renamed",
+            "# include: include is not supported",
         ]
         .into_iter()
         .enumerate()

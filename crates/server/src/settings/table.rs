@@ -17,7 +17,7 @@ pub static SETTINGS: &[Setting] = &[
         "data",
         Group::Database,
         Kind::Path,
-        "The data directory; made if it is not there.",
+        "The data directory. It is made if it does not exist.",
         database!(
             |o| one(o.data.display()),
             |o, v| {
@@ -33,7 +33,8 @@ pub static SETTINGS: &[Setting] = &[
         "log-dir",
         Group::Database,
         Kind::Path,
-        "Directory of the log, on another disk than the data; once for all streams or once for each.",
+        "Directory of the log, on another disk than the data. Give it once for all streams, or \
+         once for each.",
         database!(|o| paths(&o.log_dirs), |o, v| put_paths(&mut o.log_dirs, v)),
     )
     .many()
@@ -42,7 +43,9 @@ pub static SETTINGS: &[Setting] = &[
         "log-io",
         Group::Database,
         Kind::Choice(&["auto", "ring", "sync"]),
-        "How the log's writes become durable: ring hands them to the kernel (io_uring) and waits for none; sync has a thread write and wait; auto measures both at the start, on each log directory.",
+        "How the log's writes become durable. ring: the kernel writes them without a waiting \
+         thread (io_uring). sync: a thread writes and waits. auto: measures both at the start, \
+         on each log directory.",
         database!(
             |o| one(o.log_io.name()),
             |o, v| known(&mut o.log_io, LogIo::named(&v[0]))
@@ -52,7 +55,9 @@ pub static SETTINGS: &[Setting] = &[
         "flush-every",
         Group::Database,
         millis(1000),
-        "The least time between two flushes of the log, however many clients wait (bare: milliseconds); 0: a flush starts as soon as one is wanted, and later only where that costs no throughput.",
+        "The least time between two flushes of the log, for any number of waiting clients (bare: \
+         milliseconds). 0: a flush starts as soon as a client waits, and later only if that \
+         costs no throughput.",
         database!(|o| one(o.flush_every.as_millis()), |o, v| put_millis(&mut o.flush_every, v)),
     ),
     archive::DIRECTORY,
@@ -76,8 +81,8 @@ pub static SETTINGS: &[Setting] = &[
         "image-dir",
         Group::Database,
         Kind::Path,
-        "Directory of the images' pages; once for each disk that they are spread over. Their number and \
-         order are fixed when the database is made.",
+        "Directory of the images' pages. Give it once for each disk. Their number and order are \
+         fixed when the database is made.",
         database!(|o| paths(&o.image_dirs), |o, v| put_paths(&mut o.image_dirs, v)),
     )
     .many()
@@ -89,7 +94,8 @@ pub static SETTINGS: &[Setting] = &[
             min: 1,
             max: 16,
         },
-        "Log streams; more than one pays only with more than one disk. Fixed when the database is made.",
+        "Log streams. More than one helps only with more than one disk. Fixed when the database \
+         is made.",
         database!(|o| one(o.streams), |o, v| number(&mut o.streams, &v[0])),
     ),
     row(
@@ -134,7 +140,9 @@ pub static SETTINGS: &[Setting] = &[
         "on-stop",
         Group::Database,
         Kind::Choice(&["exit", "stay"]),
-        "What happens when a write or sync of the log or anchor fails, which stops the database for good: exit tells the clients and ends with code 4 within 2 s; stay answers with errors.",
+        "What the server does after a failed write or sync of the log or anchor, which stops the \
+         database. exit: it sends errors to its clients, and ends with code 4 within 2 s. stay: \
+         it answers with errors.",
         server!(
             |o| {
                 one(match o.on_stop {
@@ -156,7 +164,7 @@ pub static SETTINGS: &[Setting] = &[
         "maxmemory",
         Group::Database,
         ANY_BYTES,
-        "Memory for pages, indexes and buffers; writes are refused beyond it. 0: no limit.",
+        "Memory for pages, indexes and buffers. Beyond it writes are refused. 0: no limit.",
         database!(
             |o| {
                 let shown = |limit| if limit == u64::MAX { 0 } else { limit };
@@ -189,7 +197,7 @@ pub static SETTINGS: &[Setting] = &[
         "restart-level",
         Group::Database,
         Kind::Integer { min: 1, max: 4 },
-        "How parallel a restart is; 4 plays the log while the image is loaded.",
+        "How parallel a restart is. 4: the log is applied while the image is loaded.",
         database!(
             |o| one(o.restart_level.number()),
             |o, v| known(&mut o.restart_level, v[0].parse().ok().and_then(Level::new))
@@ -199,7 +207,7 @@ pub static SETTINGS: &[Setting] = &[
         "threads",
         Group::Database,
         count(4096),
-        "Threads that play image and log at a restart; 0: one a core.",
+        "Threads that load the image and apply the log at a restart. 0: one a core.",
         database!(|o| one(o.threads), |o, v| number(&mut o.threads, &v[0])),
     ),
     row(
@@ -231,11 +239,12 @@ pub static SETTINGS: &[Setting] = &[
         "maxmemory-clients",
         Group::Network,
         Kind::Text,
-        "The part of `maxmemory` that is kept for clients' buffers, in bytes or percent; 0: no limit. A client is read \
-         whether or not it reads its replies: requests that wait count as its buffers. When the part is nearly full and \
-         a large request is unfinished, one such client is read and other large holders are not; when it is full, the \
-         largest holder is disconnected. A percentage is one of what `maxmemory` would be by default if there is no \
-         limit. A request, a MULTI block or a reply that is larger cannot be had.",
+        "The part of `maxmemory` for clients' buffers, in bytes or percent. 0: no limit. Waiting \
+         requests count as buffers, also those of a client that does not read its replies. When \
+         the part is nearly full and a large request is unfinished, only one such client is \
+         read. When it is full, the client with the largest buffers is disconnected. If \
+         `maxmemory` has no limit, a percentage refers to its default. A larger request, MULTI \
+         block or reply is not possible.",
         server!(|o| one(o.client_share.show()), |o, v| {
             o.client_share = ClientShare::parse(&v[0])?;
             Ok(())
@@ -270,8 +279,8 @@ pub static SETTINGS: &[Setting] = &[
         "requirepass",
         Group::Security,
         Kind::Secret,
-        "The password of the user `default`. Others can see a flag in the list of processes; the \
-         variable or the file hides it.",
+        "The password of the user `default`. Other users can see a flag in the list of \
+         processes: use the variable or the file.",
         server!(
             |o| one(o.requirepass.clone().unwrap_or_default()),
             |o, v| {
@@ -286,7 +295,7 @@ pub static SETTINGS: &[Setting] = &[
         "protected-mode",
         Group::Security,
         Kind::Bool,
-        "Whether clients from elsewhere are turned away while the user `default` has no password.",
+        "Whether clients of other machines are refused while the user `default` has no password.",
         server!(|o| one(yes_no(o.protected_mode)), |o, v| {
             boolean(&mut o.protected_mode, &v[0]);
             Ok(())
@@ -410,7 +419,7 @@ pub static SETTINGS: &[Setting] = &[
         "enable-debug-command",
         Group::Security,
         Kind::Choice(&["no", "yes", "local"]),
-        "Who may use DEBUG: nobody, everybody, or clients on this machine.",
+        "Which clients may use DEBUG: none, all, or those on this machine.",
         server!(
             |o| {
                 one(match o.enable_debug_command {
@@ -433,8 +442,8 @@ pub static SETTINGS: &[Setting] = &[
         "metrics-listen",
         Group::Observation,
         Kind::Address,
-        "Where `/metrics` (Prometheus) and the status page are served. An address that other machines \
-         can reach needs `http-password` or `http-public`.",
+        "The address of `/metrics` (Prometheus) and of the status page. An address that other \
+         machines can reach needs `http-password` or `http-public`.",
         server!(
             |o| o.metrics_listen.iter().map(ToString::to_string).collect(),
             |o, v| {
@@ -450,8 +459,8 @@ pub static SETTINGS: &[Setting] = &[
         "http-hosts",
         Group::Observation,
         Kind::Text,
-        "Names by which `metrics-listen` may be asked for beside its own address and `localhost`, \
-         such as `db.example.org` or `db.example.org:9121`. Requests for other names are refused.",
+        "Names of `metrics-listen` beside its own address and `localhost`, such as \
+         `db.example.org` or `db.example.org:9121`. Requests for other names are refused.",
         server!(|o| o.http_hosts.clone(), |o, v| {
             o.http_hosts = v.iter().map(|text| texts::host(text)).collect::<Result<_, _>>()?;
             Ok(())
@@ -464,7 +473,7 @@ pub static SETTINGS: &[Setting] = &[
         Group::Observation,
         Kind::Secret,
         "The password that `metrics-listen` asks for (Basic with any user name, or Bearer). It \
-         crosses the network for all to read.",
+         crosses the network unencrypted.",
         server!(
             |o| one(o.http_password.clone().unwrap_or_default()),
             |o, v| {
@@ -502,8 +511,8 @@ pub static SETTINGS: &[Setting] = &[
         "key-idle-times",
         Group::Observation,
         Kind::Bool,
-        "Whether the second in which a key was last used is kept, for OBJECT IDLETIME: in memory only, \
-         5 to 8 bytes a key.",
+        "Whether the second in which a key was last used is recorded for OBJECT IDLETIME. It is \
+         kept only in memory, 5 to 8 bytes a key.",
         server!(|o| one(yes_no(o.key_idle_times)), |o, v| {
             boolean(&mut o.key_idle_times, &v[0]);
             Ok(())
@@ -518,7 +527,7 @@ pub static SETTINGS: &[Setting] = &[
             min: -1,
             max: i64::MAX,
         },
-        "Commands that take at least this long are kept in SLOWLOG (bare: microseconds); -1 none.",
+        "Commands that take at least this long are kept in SLOWLOG (bare: microseconds). -1: none.",
         server!(|o| one(o.slowlog_slower_than_us), |o, v| {
             number(&mut o.slowlog_slower_than_us, &v[0])
         }),
@@ -549,7 +558,8 @@ pub static SETTINGS: &[Setting] = &[
         "latency-monitor-threshold",
         Group::Observation,
         millis(i64::MAX),
-        "Events that take at least this long are kept for LATENCY LATEST (bare: milliseconds); 0 none.",
+        "Events that take at least this long are kept for LATENCY LATEST (bare: milliseconds). \
+         0: none.",
         server!(|o| one(o.latency_threshold_ms), |o, v| {
             number(&mut o.latency_threshold_ms, &v[0])
         }),

@@ -200,7 +200,7 @@ pub(super) fn save_points(text: &str) -> Result<(), String> {
 pub(super) fn host(text: &str) -> Result<String, String> {
     match crate::http::Host::parse(text) {
         Some(_) => Ok(text.to_ascii_lowercase()),
-        None => Err(format!("'{text}' is no host; give NAME or NAME:PORT")),
+        None => Err(format!("'{text}' is not a host. Give NAME or NAME:PORT")),
     }
 }
 

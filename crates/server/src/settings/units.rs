@@ -19,7 +19,7 @@ pub fn bytes(text: &str) -> Result<u64, String> {
         "tb" | "tib" => 1 << 40,
         _ => {
             return Err(format!(
-                "'{unit}' is no unit of size; use B, KiB, MiB, GiB or TiB"
+                "'{unit}' is not a unit of size. Use B, KiB, MiB, GiB or TiB"
             ));
         }
     };
@@ -44,7 +44,7 @@ pub fn micros(text: &str, bare_us: u64) -> Result<u64, String> {
         "h" => 3_600_000_000,
         _ => {
             return Err(format!(
-                "'{unit}' is no unit of time; use us, ms, s, m or h"
+                "'{unit}' is not a unit of time. Use us, ms, s, m or h"
             ));
         }
     };

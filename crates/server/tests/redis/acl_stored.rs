@@ -116,7 +116,7 @@ fn config_rewrite_stores_the_users() {
     while root.send("PING").starts_with("-LOADING") {}
     root.call(&[b"ACL", b"SETUSER", b"\xff", b"on"]);
     let reply = root.send("CONFIG REWRITE");
-    assert!(reply.contains("no UTF-8"), "{reply}");
+    assert!(reply.contains("not UTF-8"), "{reply}");
     server.stop().expect("an end");
 }
 

@@ -49,7 +49,8 @@ impl PageFile {
                         "a whole one of another database, {:016x}",
                         u64::from_be_bytes(owner)
                     ),
-                    "The file was swapped or copied from elsewhere. Put the database's own file back. Nothing was changed.",
+                    "The file belongs to another database. Nothing was changed. Put the file of \
+                     this database back.",
                 ));
             }
         }
@@ -79,7 +80,7 @@ impl PageFile {
             self.offset(Pid(pages)),
             format!("{next} pages, as the meta page says"),
             format!("the file's end behind {pages}"),
-            "The file was cut short. What it held can be had from a backup and the log.",
+            "The file was cut short. A backup and the log contain the missing pages.",
         ))
     }
 }

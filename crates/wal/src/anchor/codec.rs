@@ -169,7 +169,7 @@ impl Record {
             return Err(damaged(8, "an impossible length"));
         };
         if crc != crc32c(covered).to_le_bytes() {
-            return Err(damaged(len - 4, "a checksum that does not hold"));
+            return Err(damaged(len - 4, "a wrong checksum"));
         }
         // Every version has its checksum where `len` says. So a record of another version is not mistaken for damage.
         if version != FORMAT_VERSION {
@@ -295,7 +295,7 @@ fn decode_sections(
         };
         if crc32c(payload) != entry.crc {
             let why = format!(
-                "a checksum of section {} that does not hold, at offset {at} of the copy",
+                "a wrong checksum of section {}, at offset {at} of the copy",
                 entry.tag
             );
             return Err(damaged(at, why));

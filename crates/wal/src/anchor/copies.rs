@@ -57,7 +57,8 @@ impl Record {
                 offset + at,
                 "a copy of the anchor",
                 why,
-                "The rest of the file is whole. What only the anchor says of the database is not known.",
+                "The rest of the file is intact. What only the anchor says about the database is \
+                 unknown.",
             )),
             Err(DecodeError::Version(found)) => Err(Error::Version {
                 file: file.to_owned(),
@@ -136,7 +137,8 @@ impl Copies {
                 };
                 let tags: Vec<String> = taken.iter().map(ToString::to_string).collect();
                 notes.push(format!(
-                    "{COMBINED}, which hold the same update: {} from copy 1, the rest from copy 0",
+                    "{COMBINED}, which contain the same update: {} from copy 1, the rest from \
+                     copy 0",
                     tags.join(", ")
                 ));
                 (record, true)
@@ -175,7 +177,7 @@ fn unusable(unreadable: Option<Error>, damaged_at: Option<u64>, notes: &[String]
             damaged_at.unwrap_or(0),
             "at least one whole copy of the anchor",
             notes.join("; "),
-            "Without it nothing says which image and log are the newest. Restore a backup.",
+            "Only the anchor says which image and log are the newest. Restore a backup.",
         )
     })
 }
@@ -190,7 +192,7 @@ fn unknown_scheme(code: u8) -> Error {
             known.join(", ")
         ),
         format!("scheme number {code}"),
-        "The checksum holds, so another build wrote it. Use that build.",
+        "The checksum matches, so another build wrote it. Use that build.",
     )
 }
 

@@ -142,7 +142,7 @@ impl AnchorFile {
     /// Writes and syncs the copies in `due`, except for the last `left` of them.
     fn write_due(&self, writes: &mut Writes, left: usize) -> Result<(), Failure> {
         if writes.failed {
-            let why = "an update of the anchor failed before";
+            let why = "an earlier update of the anchor failed";
             return Err(Failure::Final(Error::Stopped(why.into())));
         }
         while writes.due.len() > left

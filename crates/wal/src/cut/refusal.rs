@@ -29,16 +29,17 @@ impl Known<'_> {
         at_the_end(
             short,
             format!(
-                "a valid block: the anchor vouches for this log up to position {end}, epoch {}, durable \
-                 at {}",
+                "a valid block: the anchor says that this log was durable up to position {end}, \
+                 epoch {}, at {}",
                 vouched.epoch,
                 moment(vouched.wall_us)
             ),
             format!(
-                "Acknowledged transactions of epochs {} to {} at least, written after {}, are damaged or \
-                 missing; everything up to epoch {durable} is intact. Restore the log's files from a \
-                 backup. If this is a copy of a running database, the log was copied before the anchor: \
-                 copy the data directory first and the log directories after it.",
+                "Acknowledged transactions of epochs {} to {} at least, written after {}, are \
+                 damaged or missing. Everything up to epoch {durable} is intact. Restore the \
+                 log's files from a backup. If this is a copy of a running database, the log was \
+                 copied before the anchor. Copy the data directory first, then the log \
+                 directories.",
                 lost_from,
                 vouched.epoch,
                 moment(since)
@@ -72,8 +73,9 @@ impl Known<'_> {
                 proof.pos
             ),
             format!(
-                "Acknowledged transactions of epochs {} to {proven} are damaged or missing; \
-                 everything up to epoch {durable} is intact. Restore the file from a backup. {COPIED}",
+                "Acknowledged transactions of epochs {} to {proven} are damaged or missing. \
+                 Everything up to epoch {durable} is intact. Restore the file from a backup. \
+                 {COPIED}",
                 durable.0 + 1
             ),
         )
@@ -85,7 +87,10 @@ impl Known<'_> {
         let (durable, _) = self.candidate();
         at_the_end(
             scan,
-            format!("a valid block: the one at position {pos} was written after a sync of it"),
+            format!(
+                "a valid block, which was synced before the block at position {pos} was \
+                     written"
+            ),
             format!(
                 "Acknowledged transactions after epoch {durable} are damaged or missing. Restore \
                  the file from a backup. {COPIED}"
@@ -101,14 +106,15 @@ impl Known<'_> {
         at_the_end(
             scan,
             format!(
-                "a valid block: the one at position {} names epoch {} as acknowledged, and the log on disk ends \
-                 with epoch {durable}",
+                "a valid block: the block at position {} says that epoch {} was acknowledged, \
+                 but the log on disk ends with epoch {durable}",
                 proof.pos, proof.epoch
             ),
             format!(
-                "Acknowledged transactions of epochs {} to {} at least are not on this disk. The nodes of the mirror \
-                 hold them: start with one of them at hand. Only if all are lost, accept the loss of these epochs \
-                 (accept-loss); everything up to epoch {durable} is intact. Nothing was changed.",
+                "Acknowledged transactions of epochs {} to {} at least are not on this disk. The \
+                 nodes of the mirror have them: start again while one of the nodes runs. If all \
+                 nodes are lost, accept the loss of these epochs (accept-loss). Everything up to \
+                 epoch {durable} is intact. Nothing was changed.",
                 durable.0 + 1,
                 proof.epoch
             ),
@@ -124,7 +130,7 @@ impl Known<'_> {
             block.pos.0,
             format!("an epoch up to {durable}"),
             format!("epoch {}", block.epoch),
-            "The log contradicts itself. Keep a copy and report it.",
+            "The log contradicts itself. Copy the files and report the bug.",
         )
     }
 }

@@ -100,11 +100,12 @@ fn every_combination_is_gathered_from_scans_and_cut_or_refused_as_the_table_says
             'e' => Ok(HELD),
             'v' => Ok(VOUCHED),
             'V' => Err(
-                "stream 1 at byte 8192: expected a valid block: the anchor vouches for this log up to position 12288, epoch 13",
+                "stream 1 at byte 8192: expected a valid block: the anchor says that this log \
+                 was durable up to position 12288, epoch 13",
             ),
             'P' => Err("stream 1 proves at position 7168 that epoch 14 was durable"),
-            'S' => Err("the one at position 1048576 was written after a sync of it"),
-            'A' => Err("the one at position 5120 names epoch 15 as acknowledged"),
+            'S' => Err("was synced before the block at position 1048576 was written"),
+            'A' => Err("the block at position 5120 says that epoch 15 was acknowledged"),
             'C' => Err("epoch 98"),
             other => panic!("{other} is no letter of the table"),
         };

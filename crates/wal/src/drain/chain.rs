@@ -107,15 +107,17 @@ impl<'a> Chain<'a> {
                     "blocks from position {} on, where disk and other tails end",
                     self.end
                 ),
-                "What lies between is in none of these places, and acknowledged transactions may be in it. Nothing was \
-                 changed: give the tail of another node too, or accept the loss and leave this one out.",
+                "The log between these blocks is missing and may contain acknowledged \
+                 transactions. Nothing was changed. Give the tail of another node too, or accept \
+                 the loss and leave this tail out.",
             ),
             false => (
                 format!(
                     "a block that begins where one on disk or of another tail ends, up to {}",
                     self.end
                 ),
-                "The blocks contradict each other. Nothing was changed: keep a copy of all and report it.",
+                "The blocks contradict each other. Nothing was changed. Copy all these files and \
+                 report the bug.",
             ),
         };
         let found = format!("a first block at position {first}");

@@ -62,7 +62,9 @@ impl<'a> Kept<'a> {
         let at = self.end();
         let is_position = (life.start.0..POS_MAX).contains(&at.0);
         if !is_position || !at.0.is_multiple_of(to_u64(SECTOR_BYTES)) {
-            return Ok(Err(format!("position {at} is none of this life")));
+            return Ok(Err(format!(
+                "position {at} does not belong to this life of the database"
+            )));
         }
         let is_ours = |header: &BlockHeader| {
             header.is_of(&life.uuid, life.stream, life.incarnation, at)
@@ -71,7 +73,7 @@ impl<'a> Kept<'a> {
         let Some((header, body_crc)) = block::decode_header(rest) else {
             return match block::decode_newer(rest) {
                 Some(newer) if is_ours(&newer) => Err(newer_block(self.place(life), at.0)),
-                _ => Ok(Err("a header that does not check out".into())),
+                _ => Ok(Err("a header whose checksum does not match".into())),
             };
         };
         if !is_ours(&header) {
@@ -84,7 +86,7 @@ impl<'a> Kept<'a> {
         Ok(match body {
             None => Err("a block that is cut off".into()),
             Some(body) if block::body_is_whole(body, body_crc) => Ok(header.block_len()),
-            Some(_) => Err("a body whose checksum does not hold".into()),
+            Some(_) => Err("a body whose checksum does not match".into()),
         })
     }
 
@@ -118,14 +120,15 @@ impl<'a> Kept<'a> {
 
     /// Describes the place of the tail for an error.
     pub fn place(&self, life: &DrainLife) -> String {
-        format!("log stream {} as {} holds it", life.stream, self.holder)
+        format!("log stream {} in the copy of {}", life.stream, self.holder)
     }
 
     /// Describes the part of the tail that is not valid; `None` if all of it is.
     pub fn note(&self) -> Option<String> {
         let (why, bytes) = self.why.as_ref()?;
         Some(format!(
-            "of the {bytes} bytes from position {} on that {} holds, {} count: {why} stands at position {}",
+            "{bytes} bytes from position {} on are in the copy of {}, and {} of them are used: \
+             {why} was found at position {}",
             self.from,
             self.holder,
             self.bytes.len(),
@@ -162,8 +165,8 @@ pub(super) fn differs(life: &DrainLife, one: &Kept<'_>, other: &str, at: Pos) ->
         one.place(life),
         at.0,
         format!("the bytes that {other} has at position {at}"),
-        "other ones, and both have valid blocks there",
-        "A block is sealed once, so one of the two is not the log that was acknowledged. Nothing was changed: keep a \
-         copy of both and report it.",
+        "other bytes, and both have valid blocks there",
+        "One of the two is not the log that was acknowledged. Nothing was changed. Copy both and \
+         report the bug.",
     )
 }

@@ -168,7 +168,8 @@ fn read_again(segment: &Segment, link: &Link<'_>, into: &mut [u8]) -> Result<()>
                 link.pos
             ),
             "other bytes",
-            "The disk does not return what it returned a moment ago. Restore the file from a backup.",
+            "The disk now returns other bytes than a moment ago. Replace the disk and restore \
+             the file from a backup.",
         )),
     }
 }

@@ -299,7 +299,10 @@ fn a_cursor_whose_open_segment_is_used_again_says_that_its_blocks_were_truncated
             matches!(error, Error::Truncated { wanted, .. } if wanted == at),
             "{error}"
         );
-        assert!(error.to_string().contains("has been truncated"), "{error}");
+        assert!(
+            error.to_string().contains("no longer contains position"),
+            "{error}"
+        );
     }
 }
 

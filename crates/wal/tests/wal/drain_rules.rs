@@ -139,11 +139,11 @@ fn places_that_differ_are_refused_and_both_are_named() {
     refused(
         &left,
         &tails,
-        &["as node a holds it", "as node b holds it", &position],
+        &["in the copy of node a", "in the copy of node b", &position],
     );
     let path = left.place(Pos(0)).0;
     let on_disk = format!("{path} at byte 4096 has at position 0");
-    refused(&left, &tails[1..], &["as node b holds it", &on_disk]);
+    refused(&left, &tails[1..], &["in the copy of node b", &on_disk]);
     // This block begins inside a block on the disk.
     let mut blocks = other.bounds.iter().zip(&other.bounds[1..]);
     let (within, end) = blocks
@@ -169,7 +169,7 @@ fn a_tail_behind_the_end_of_disk_and_other_tails_is_refused_with_both_positions(
     refused(
         &left,
         std::slice::from_ref(&tail),
-        &["as node a holds it", &ends, &begins],
+        &["in the copy of node a", &ends, &begins],
     );
     let before = left.tail("node b", left.synced, gap);
     let later = left.tail("node c", later, left.end());
@@ -177,7 +177,7 @@ fn a_tail_behind_the_end_of_disk_and_other_tails_is_refused_with_both_positions(
     refused(
         &left,
         &[before.clone(), later],
-        &["as node c holds it", &ends],
+        &["in the copy of node c", &ends],
     );
     assert_eq!(left.drain(&[tail, before]).unwrap().end, left.end());
     left.check_whole();
@@ -196,7 +196,7 @@ fn a_tail_of_another_life_counts_for_nothing_and_a_newer_builds_block_is_refused
         from,
         bytes: &bytes,
     };
-    refused(&left, &[newer], &["newer build", "as node a holds it"]);
+    refused(&left, &[newer], &["newer build", "in the copy of node a"]);
     left.history.incarnation = Incarnation(9);
     let drained = left.drain(&[left.tail("a", Pos(0), left.end())]).unwrap();
     assert_eq!((drained.end, drained.blocks), (Pos(0), 0));

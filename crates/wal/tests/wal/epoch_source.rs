@@ -419,7 +419,7 @@ fn a_log_that_ends_before_what_was_archived_has_lost_acknowledged_epochs() {
     assert_eq!(lost.family(), perdura_base::error::Family::Corruption);
     let text = lost.to_string();
     assert!(
-        text.contains("up to epoch 2") && text.contains("up to epoch 1:"),
+        text.contains("up to epoch 2") && text.contains("ends with epoch 1,"),
         "{text}"
     );
     let mut ahead = source(&disk, &history, &archived);

@@ -219,7 +219,7 @@ fn where_a_thread_prepares_segments_writers_are_held_back_until_it_has() {
     });
     let s = StreamId(0);
     let refused = wal.admit(s, 400_000);
-    assert!(matches!(&refused, Err(Error::LogFull(why)) if why.contains("being prepared")));
+    assert!(matches!(&refused, Err(Error::LogFull(why)) if why.contains("is being made")));
     assert!(wal.is_behind(400_000) && !wal.is_short());
     assert!(calls.load(Ordering::SeqCst) > 0);
     // Files of 64, 128 and 256 KiB have room for the write, with block headers and twice the reserve.
@@ -364,7 +364,7 @@ fn a_writer_that_needs_more_than_a_full_disk_can_give_is_refused_and_not_held_ba
         ..FaultPlan::default()
     });
     let refused = wal.admit(s, 400_000).unwrap_err().to_string();
-    assert!(refused.contains("being prepared"), "{refused}");
+    assert!(refused.contains("is being made"), "{refused}");
     assert!(wal.is_refused_for_now(s, 400_000) && wal.is_behind(400_000));
     assert!(wal.prepare_segment(s, &|| {}).unwrap_err().is_disk_full());
     // The next call finds that no file is due.

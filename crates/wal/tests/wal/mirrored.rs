@@ -177,7 +177,7 @@ fn a_restart_that_ends_before_an_epoch_that_was_acknowledged_is_refused_unless_i
         .to_string();
     for told in [
         "log stream 1",
-        "names epoch 3 as acknowledged",
+        "says that epoch 3 was acknowledged",
         "ends with epoch 2",
         "epochs 3 to 3",
         "mirror",

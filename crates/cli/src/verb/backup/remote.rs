@@ -37,9 +37,8 @@ struct Listed {
 
 fn ask<T: for<'a> Deserialize<'a>>(server: &mut Connection, word: &[u8]) -> Result<T> {
     match server.ask(&[b"BACKUP", word])? {
-        Reply::Bulk(Some(text)) => {
-            serde_json::from_slice(&text).context("the server's reply is no status of a backup")
-        }
+        Reply::Bulk(Some(text)) => serde_json::from_slice(&text)
+            .context("the server's reply is not the status of a backup"),
         other => bail!("the server answered {other:?} to BACKUP"),
     }
 }
@@ -50,7 +49,7 @@ pub fn create(address: &Address, json: bool) -> Result<()> {
     let mut server = Connection::open(&address)?;
     let number = server.ask(&[b"BACKUP", b"CREATE"])?.number();
     let number = number.and_then(|number| u64::try_from(number).ok());
-    let number = number.context("the server began no backup")?;
+    let number = number.context("the server did not begin a backup")?;
     let shows = output::has_terminal();
     let state = loop {
         let state: State = ask(&mut server, b"STATUS")?;

@@ -178,8 +178,8 @@ pub fn text(report: &RunReport) -> String {
     }
     if let Some(tree) = &report.tree {
         text += &format!(
-            "tree      {} pages of {} bytes in memory, {} read, {} written, {} checkpoint(s); notes for a restart {} + {} bytes \
-             ({:.1} % of the records), changes of structure {} bytes\n",
+            "tree      {} pages of {} bytes in memory, {} read, {} written, {} checkpoint(s)\n\
+             \x20         notes for a restart {} + {} bytes ({:.1} % of the records), changes of structure {} bytes\n",
             tree.pool_pages,
             tree.page_bytes,
             tree.pages_read,
@@ -262,9 +262,8 @@ fn load_text(report: &RunReport) -> String {
     }
     if let Some(under) = &report.under_checkpoints {
         text += &format!(
-            "under checkpoints {:.0} transactions/s ({:.3} of the mean of the rate and {:.0} behind it), \
-             p99 {} us; kept at most {} bytes ({:.1} % of \
-             {} bytes of pages), afterwards {}\n",
+            "under checkpoints {:.0} transactions/s ({:.3} of the mean of the rate and {:.0} after it), p99 {} us\n\
+             \x20         kept at most {} bytes ({:.1} % of {} bytes of pages), afterwards {}\n",
             under.tps,
             under.of_tps,
             under.tps_behind,

@@ -105,7 +105,7 @@ const OF_TREE: [&str; 3] = ["log-dir", "streams", "segment-size"];
 fn run_keyed(args: &UpdateArgs, rows: Rows, scheme: SchemeArg) -> Result<()> {
     if let Some(name) = args.drive.given_beside(&OF_TREE) {
         let why = format!(
-            "--{name} does not go with --scheme: a database with a tree has no such setting"
+            "--{name} cannot be given with --scheme: a database with a tree has no such setting"
         );
         return Err(Usage(why).into());
     }

@@ -121,7 +121,8 @@ fn text(shown: &Shown) -> String {
         None => "cut: the state of an epoch".to_owned(),
     };
     let mut out = format!(
-        "database    {}\nkind        {what}\nepochs      reflects none behind {}; what it does not reflect begins with {}\n\
+        "database    {}\nkind        {what}\n\
+         epochs      reflects none after {}; those not reflected begin with {}\n\
          wall clock  {} us since 1970\nbytes       {} of {} pages\n\
          geometry    {} partitions, {} pages in a chunk, {} log stream(s)\nproof       {}\n",
         shown.database,

@@ -45,7 +45,7 @@ pub fn run(object: &Object) -> Result<()> {
 /// Opens a file read-only.
 fn open_file(file: &Path) -> Result<Arc<dyn File>> {
     let name = file.file_name().and_then(|name| name.to_str());
-    let name = name.with_context(|| format!("{} names no file", file.display()))?;
+    let name = name.with_context(|| format!("{} does not name a file", file.display()))?;
     let dir = file.parent().filter(|dir| !dir.as_os_str().is_empty());
     let disk = ReadDisk::open(dir.unwrap_or(Path::new(".")));
     Ok(disk.open(name, Access::Direct)?)

@@ -85,7 +85,7 @@ pub fn run(args: &Args) -> Result<()> {
             tree_page::show(&offline, tree.page_bytes, Pid(args.page), args.json)
         }
         (RowPages::Tree(_), Some(_)) => bail!(Usage(
-            "--image: the pages of this database are in tree/pages, and in no image".into()
+            "--image: the pages of this database are in tree/pages, not in images".into()
         )),
     }
 }

@@ -89,7 +89,8 @@ pub fn show(offline: &Offline, page_bytes: usize, pid: Pid, json: bool) -> Resul
             offset + to_u64(malformed.at),
             format!("{} in page {pid}", malformed.expected),
             "something else",
-            "A restart takes the page from tree/double or from the log, if they have it; `perdura verify` finds out.",
+            "A restart takes the page from tree/double or the log, if one of them has it. \
+             `perdura verify` shows whether it does.",
         )),
     }
 }

@@ -201,7 +201,7 @@ fn a_ring_that_is_spoiled_again_and_again_keeps_its_node_out_and_no_more() {
     }
     let status = mirror.status(1_000_000_000);
     let trouble = status.groups[0].nodes[0].trouble.clone().unwrap();
-    assert!(trouble.contains("does not hold what was sent"), "{trouble}");
+    assert!(trouble.contains("differs from what was sent"), "{trouble}");
 }
 
 #[test]

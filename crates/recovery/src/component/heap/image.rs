@@ -84,13 +84,13 @@ impl ImagePages {
                 let what = match read {
                     Err(error) => error.to_string(),
                     Ok(got) if got < PAGE_BYTES => {
-                        format!("page {id} lies beyond the end of the file")
+                        format!("page {id} is beyond the end of the file")
                     }
                     Ok(_) if !ImageFile::is_listed(id, &page, &entry) => {
-                        format!("page {id} is not the one that the directory lists")
+                        format!("page {id} differs from the page that the directory lists")
                     }
                     Ok(_) if self.summer.digest(&page) != entry.digest => {
-                        format!("the digest of page {id} is not the one listed")
+                        format!("the digest of page {id} differs from the listed one")
                     }
                     Ok(_) => match check_page(id, &page) {
                         Ok(_) => continue,

@@ -86,7 +86,8 @@ fn error_of(tree: &Tree, fault: &Fault) -> Error {
         format!("page {}: {}", fault.pid, fault.expected),
         "something else",
         format!(
-            "A restart may not need the page, and its rows cannot be read.{} Restore the database from a copy.",
+            "The rows of the page cannot be read, but a restart may not need it.{} Restore the \
+             database from a copy.",
             lost(fault.lost.as_ref())
         ),
     )

@@ -144,9 +144,9 @@ fn pubsub(cx: &mut Cx<'_>, args: &Args<'_>) {
         }
         _ => cx.out.help(&[
             "PUBSUB <subcommand> [<arg> ...]. Subcommands are:",
-            "CHANNELS [<pattern>]: the channels that somebody listens to.",
-            "NUMPAT: how many patterns are listened to.",
-            "NUMSUB [<channel> ...]: how many listen to each channel by its name.",
+            "CHANNELS [<pattern>]: the channels that have subscribers.",
+            "NUMPAT: how many patterns have subscribers.",
+            "NUMSUB [<channel> ...]: how many subscribers each channel has by its name.",
             "SHARDCHANNELS [<pattern>], SHARDNUMSUB [<channel> ...]: the same of shard channels.",
         ]),
     }

@@ -28,8 +28,8 @@ const OBJECT_WORDS: &[(&str, i8)] = &[
     ("refcount", 3),
 ];
 const NO_KEY: &str = "ERR no such key";
-const IDLE_TIMES_OFF: &str = "ERR idle times of keys are not kept: CONFIG SET key-idle-times yes \
-                              keeps them from then on";
+const IDLE_TIMES_OFF: &str = "ERR idle times of keys are not recorded. CONFIG SET key-idle-times \
+                              yes records them from then on";
 const SAME: &str = "ERR source and destination objects are the same";
 
 /// Reads the number of a database from an argument.

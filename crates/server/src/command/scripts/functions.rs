@@ -261,7 +261,8 @@ impl Functions {
             match Library::load(runtime, &text, &mut quiet) {
                 Ok((name, library)) => change.come.push((name, library)),
                 Err(error) => tracing::error!(
-                    "The library of functions {} cannot be loaded and is left where it is: {error}",
+                    "The library of functions {} cannot be loaded. It stays in the database, but \
+                     cannot be called: {error}",
                     String::from_utf8_lossy(&name)
                 ),
             }

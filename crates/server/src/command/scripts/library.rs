@@ -53,7 +53,7 @@ pub(super) fn function(cx: &mut Cx<'_>, args: &Args<'_>) {
             "FLUSH [ASYNC|SYNC]: removes all libraries.",
             "DUMP: all libraries, for RESTORE.",
             "RESTORE <payload> [APPEND|REPLACE|FLUSH]: keeps the libraries of a dump.",
-            "KILL: answers that none runs: one that runs too long is ended by itself.",
+            "KILL: always refused. A script that runs too long is stopped without it.",
         ]),
     }
 }

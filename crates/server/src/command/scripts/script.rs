@@ -46,7 +46,7 @@ pub(super) fn script(cx: &mut Cx<'_>, args: &Args<'_>) {
             "LOAD <script>: keeps a script and answers its SHA-1.",
             "EXISTS <sha1> [<sha1> ...]: which of these are kept.",
             "FLUSH [ASYNC|SYNC]: forgets all scripts.",
-            "KILL: answers that none runs: one that runs too long is ended by itself.",
+            "KILL: always refused. A script that runs too long is stopped without it.",
             "DEBUG: refused.",
         ]),
     }
@@ -76,8 +76,7 @@ fn load(cx: &mut Cx<'_>, source: &[u8]) {
     if cx.state.scripts.cache.borrow_mut().keep(&sha, source, true) {
         cx.out.bulk(sha.as_bytes());
     } else {
-        let text =
-            "the scripts that are kept take all the room there is for them; SCRIPT FLUSH frees it";
+        let text = "the memory for scripts is full. SCRIPT FLUSH frees it";
         cx.out
             .error(&error_text(&crate::engine::Error::Usage(String::from(
                 text,

@@ -64,7 +64,7 @@ fn debug(cx: &mut Cx<'_>, args: &Args<'_>) {
             "JMAP, RELOAD, LOADAOF, CHANGE-REPL-ID, SET-ACTIVE-EXPIRE: accepted, nothing happens.",
             "OBJECT <key>: how a key is kept.",
             "SLEEP <seconds>: stops the whole server for a while.",
-            "STEP-ELEMENTS <n>: commands on more than n elements go on in steps of n; 0: as usual.",
+            "STEP-ELEMENTS <n>: commands on more than n elements run in steps of n; 0: as usual.",
         ]),
         _ => {
             let word = String::from_utf8_lossy(args.at(1)).into_owned();

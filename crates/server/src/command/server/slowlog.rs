@@ -190,7 +190,7 @@ fn latency(cx: &mut Cx<'_>, args: &Args<'_>) {
         b"doctor" => doctor(cx),
         _ => cx.out.help(&[
             "LATENCY <subcommand> [<arg> ...]. Subcommands are:",
-            "DOCTOR: what there is to say about it, in words.",
+            "DOCTOR: a summary in words.",
             "GRAPH <event>, HISTORY <event>: the spikes of an event.",
             "HISTOGRAM [<command> ...]: how many calls took how long.",
             "LATEST, RESET [<event> ...]: the newest spike of each event; forget them.",

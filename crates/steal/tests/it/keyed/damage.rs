@@ -60,10 +60,7 @@ fn a_record_of_the_tree_that_cannot_be_read_is_refused_with_its_block() {
 /// is missing.
 #[test]
 fn a_number_that_is_missing_or_there_twice_is_refused_by_every_method() {
-    for (is_twice, told) in [
-        (false, "although everything up to"),
-        (true, "for a second time"),
-    ] {
+    for (is_twice, told) in [(false, "but everything up to"), (true, "for a second time")] {
         let disk = SimDisk::new(1);
         let made = Keyed::create(env(&disk, 2), options(Scheme::Logical), None);
         let keyed = made.expect("a new database");

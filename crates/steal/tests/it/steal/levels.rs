@@ -104,7 +104,7 @@ fn a_method_is_refused_for_a_log_it_cannot_read() {
     for (method, reason) in [
         ("dl2p", "reads logs of scheme dl2p"),
         ("pl2p", "reads logs of scheme pl2p"),
-        ("differential", "this one's scheme is dl1p"),
+        ("differential", "this log has scheme dl1p"),
     ] {
         let method = Method::by_name(method).unwrap();
         let back = dry_run(&disks, method, Schedule::inline(Level::Two, 0));

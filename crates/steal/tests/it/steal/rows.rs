@@ -175,7 +175,7 @@ fn a_row_without_one_of_its_schemes_refuses_that_log_and_its_default_is_the_firs
         ..Method::of(Scheme::Dl1p).clone()
     };
     let why = back(&disks, &without).unwrap_err();
-    assert!(why.contains("this one's scheme is dl2p"), "{why}");
+    assert!(why.contains("this log has scheme dl2p"), "{why}");
 }
 
 #[test]

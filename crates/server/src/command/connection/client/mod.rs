@@ -224,7 +224,8 @@ fn help(cx: &mut Cx<'_>) {
         "PAUSE <milliseconds> [WRITE|ALL], UNPAUSE: keeps clients waiting.",
         "RECEIPT: life, epoch and durability of this client's newest write, for `perdura receipt check`.",
         "REPLY (ON|OFF|SKIP): whether requests are answered.",
-        "TRACKING (ON|OFF) [REDIRECT <id>] [BCAST] [PREFIX <prefix> ...] [OPTIN] [OPTOUT] [NOLOOP]: tells of changes.",
+        "TRACKING (ON|OFF) [REDIRECT <id>] [BCAST] [PREFIX <prefix> ...] [OPTIN] [OPTOUT] \
+         [NOLOOP]: reports changes of keys.",
         "UNBLOCK <id> [TIMEOUT|ERROR]: ends the waiting of a client for a key.",
     ]);
 }
