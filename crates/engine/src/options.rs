@@ -60,7 +60,7 @@ pub struct CoreOptions {
     pub kept_bound: KeptBound,
     /// The use of disks, processors and memory by a restart.
     pub schedule: Schedule,
-    /// Pages of trees in memory, and how a restart uses them.
+    /// Settings of trees: the number of pages in memory, and the use of these pages by a restart.
     pub tree: TreeMeans,
     /// The methods by which a restart plays the log. Empty: each kind of records uses its default.
     pub methods: Methods,
@@ -149,7 +149,7 @@ pub struct Options {
     pub restart_methods: Methods,
     /// Threads that load the image and play the log at restart. 0: one for each core.
     pub threads: usize,
-    /// Pages of trees in memory, and how a restart uses them.
+    /// Settings of trees: the number of pages in memory, and the use of these pages by a restart.
     pub tree: TreeMeans,
     /// The method by which the log's writes become durable.
     pub log_io: LogIo,
