@@ -178,8 +178,7 @@ impl Nodes {
             return Ok(claimed);
         };
         check_generation(view, mirrored.generation)?;
-        // A later life has already recovered the nodes' part. Or the view says that everything is
-        // on disk.
+        // A later life has already recovered the nodes' part. Or the view says that everything is on disk.
         let is_recovered = view.life != anchor.incarnation && !armed(Flaw::OldLifeFetched);
         if is_recovered || !view.is_mirrored() {
             if accept_loss {

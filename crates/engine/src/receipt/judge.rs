@@ -77,7 +77,7 @@ impl Receipt {
             (Fate::Other, self.stranger(anchor))
         };
         match newest {
-            // If a restart refuses the database, nobody can read the write, whatever the anchor's
+            // If a restart refuses the database, the write cannot be read, whatever the anchor's
             // links and losses say.
             Newest::Refused(error) if fate == Fate::Kept => Judged {
                 fate: Fate::Undecided,

@@ -31,7 +31,7 @@ struct World {
     core: Core,
     archiving: Archiving,
     merging: Merging,
-    /// The end of the part of the log that the test has read, and the records of that part.
+    /// The end of the part of the log that was read, and the records of that part.
     at: EpochEnds,
     records: Vec<Record>,
     fails: bool,
@@ -152,7 +152,7 @@ impl World {
     }
 
     fn failed(&mut self, error: &Error) {
-        // If the merger cannot tell whether its manifest is durable, the archiver stops too.
+        // If the merger does not know whether its manifest is durable, the archiver stops too.
         let is_known = matches!(error, Error::Stopped(_));
         assert!(self.fails || is_known, "{error}");
         self.seen.errors += 1;
@@ -166,8 +166,8 @@ impl World {
         }
     }
 
-    /// If the archive's machine has lost its power, begins its next life. A proof that was ended by a power cut is only
-    /// deferred, and reports no error.
+    /// If the archive's machine has lost power, begins its next life. A proof that a power cut ends is deferred without
+    /// an error.
     fn repower(&mut self) {
         if !self.store.has_power() {
             self.seen.power_cuts += 1;
@@ -316,8 +316,7 @@ fn the_archive_has_what_the_log_had_whatever_fails_on_either_disk() {
     assert!(sum.truncated > 150 && sum.merges > 50, "{sum:?}");
 }
 
-/// An hour with one run a second. The runs are merged as they come, so there are few at any time, and together they
-/// have all records.
+/// An hour with one run a second, merged as they come. At any time there are few runs, which have all records.
 #[test]
 fn runs_of_an_hour_are_few_at_any_time() {
     let mut world = World::new(5);

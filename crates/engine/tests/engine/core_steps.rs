@@ -537,8 +537,7 @@ fn the_age_of_what_is_not_durable_counts_from_its_write_however_long_a_sync_take
     assert_eq!(core.age_ns(Rung::Disk), ms(7), "no flusher has looked yet");
     assert!(core.close_epoch().is_some());
     while core.flush_step(StreamId(0)).expect("a write") != FlushProgress::Wrote {}
-    // The sync of the first epoch takes 500 ms. A second epoch is written 4 ms after the sync has
-    // begun.
+    // The sync of the first epoch takes 500 ms. A second epoch is written 4 ms after the sync has begun.
     clock.advance_us(4_000);
     put(&core, "b", b"2");
     assert_eq!(core.age_ns(Rung::Disk), ms(11));

@@ -120,7 +120,7 @@ fn a_page_that_cannot_be_written_is_written_by_the_next_checkpoint() {
         core.flush_all().unwrap();
         refuse_write(&disk, nth);
         let cancelled = core.checkpoint_now().is_err();
-        // Writes of the anchor's copies are among the refused writes.
+        // Some of these writes are of the anchor's copies.
         assert_eq!(core.wal().failure(), None, "write {nth}");
         disk.set_plan(FaultPlan::default());
         assert!(core.checkpoint_now().is_ok() || !cancelled, "write {nth}");
@@ -244,7 +244,7 @@ fn three_hundred_lives_that_all_end_before_a_checkpoint_keep_their_data() {
     assert!(chain() < 10, "two checkpoints were taken: {}", chain());
 }
 
-/// The database notices a full disk early enough if segments have at least 1 MiB. Segments now
+/// While segments had at least 1 MiB, the database noticed a full disk early enough. Segments now
 /// begin smaller.
 #[test]
 fn on_a_full_disk_with_small_segments_what_is_accepted_is_durable_without_more_space() {

@@ -1,5 +1,5 @@
-//! The end of the log cannot vanish unnoticed, even with one stream and no checkpoint. A user reported the bug: after a
-//! segment was cut to any length, zeroed, replaced or deleted, the database started empty.
+//! The end of the log cannot vanish unnoticed, even with one stream and no checkpoint. There was a bug: after a segment
+//! was cut to any length, zeroed, replaced or deleted, the database started empty.
 
 use std::sync::Arc;
 

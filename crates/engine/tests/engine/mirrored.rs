@@ -146,7 +146,7 @@ fn what_nodes_acknowledged_survives_the_writers_power_cut() {
     }
     let told = core.report().notes.join("\n");
     assert!(told.contains("came from nodes"), "{told}");
-    // The same again, with the memory of the nodes in the next life.
+    // Repeat this in the next life, whose nodes have new memory.
     world.settle(&core);
     world.put_in_memory(&core, "second", b"life");
     world.power_cut(core);

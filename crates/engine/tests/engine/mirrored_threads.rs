@@ -155,7 +155,7 @@ fn what_the_disk_lacks_slows_a_writer_down_before_it_is_old() {
         faults.delay_writes(Duration::from_millis(100));
         let (mut large, lag_us) = (0_u8, || db.stats().log.durable_lag_us);
         while db.stats().log.unsynced_bytes < MUCH && lag_us() < OLD_US {
-            // Random bytes, so that the log cannot compress the value.
+            // Random bytes, so that the value is no shorter in the log than in memory.
             let value: Vec<u8> = (0..100_000).map(|_| random.u8(..)).collect();
             table.put([large], value).unwrap();
             large += 1;

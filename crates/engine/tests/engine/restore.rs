@@ -44,8 +44,7 @@ pub fn set(core: &Core, number: usize, value: Option<&[u8]>) -> Epoch {
     done.expect("a change").1.epoch
 }
 
-/// Archives the log from `from` up to D, the durable end. Returns the run that this makes, and its
-/// end.
+/// Archives the log from `from` up to D, the durable end. Returns the run that this makes, and its end.
 fn archive_log(
     core: &Core,
     from: &EpochEnds,
@@ -159,7 +158,7 @@ impl History {
         let copy = BackupCopy::begin(&disks, core.anchor().get(), archive, DIR);
         match copy.and_then(BackupCopy::run) {
             Ok(summary) => self.backups.push(summary.header.id),
-            // There is no image yet, or it was already copied as a backup.
+            // No image exists yet, or it was already copied as a backup.
             Err(Error::Usage(_)) => {}
             Err(error) => panic!("{error}"),
         }
