@@ -2,12 +2,12 @@
 //!
 //! | thread | does |
 //! |---|---|
-//! | one flusher a stream | closes epochs (the first of them), writes, syncs, wakes waiting callers |
+//! | one flusher for each stream | writes, syncs, wakes waiting callers; the first stream's flusher also closes epochs |
 //! | checkpointer | begins a checkpoint when the log has grown or a caller asks; paces its writes |
 //! | voucher | reports to the anchor every second how far the log is durable |
-//! | two of the archiver | write runs of the log into the archive, if one is configured: one of them while a core is idle, the other while none is |
-//! | backup | copies images into the archive when it is asked to, the first one by itself |
-//! | two of the merger | merge them in the same way, unless that is left to an archive agent |
+//! | two archivers | write runs of the log into the archive, if one is configured: one thread while a core is idle, the other while all are busy |
+//! | backup | copies images into the archive on request; makes the first backup without a request |
+//! | two mergers | merge the archive's runs, divided in the same way, unless an archive agent does that |
 //! | housekeeper | prepares segments, removes expired rows, frees pages |
 //!
 //! Transactions run in their caller's thread. All threads end when the last handle is dropped.

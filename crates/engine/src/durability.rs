@@ -2,9 +2,9 @@
 //!
 //! | | waits until the commit is | what may undo it |
 //! |---|---|---|
-//! | [`Durability::Mem`] | visible, and no write that waits is older than 10 ms | losing this process: the last 10 ms |
-//! | [`Durability::Mirror`] | in the memories of the nodes that mirror the log; on the log's disks if there are none | losing them and this machine, before the log is on the disks |
-//! | [`Durability::Disk`] | on the log's disks, synced | losing the disks |
+//! | [`Durability::Mem`] | visible; if a write older than 10 ms is not on the next rung, also on that rung | loss of this process: the last 10 ms |
+//! | [`Durability::Mirror`] | in the memories of the nodes that mirror the log; on the log's disks if there are no nodes | loss of these nodes and this machine, before the log is on the disks |
+//! | [`Durability::Disk`] | on the log's disks, synced | loss of the disks |
 //!
 //! A database has a default ([`Options::durability`](crate::Options::durability)). [`Db::wait`](crate::Db::wait) and
 //! all calls that wait by themselves use it. [`Db::wait_at`](crate::Db::wait_at) waits for one ticket at another rung.

@@ -84,7 +84,7 @@
 //! | `calls` | calls of procedures |
 //! | [`snapshot`] | all rows as of one instant |
 //! | [`archive`] | the archive of an open database, step by step |
-//! | `archiver`, `lent` | the archiver's threads; the archive lent to others |
+//! | `archiver`, `lent` | the archiver's threads; the open archive, shared with other users |
 //! | `backing_up` | backups: images are copied into the archive |
 //! | `archive_figures` | figures of an archive |
 //! | `proving` | each checkpoint's image is compared with the archive |
@@ -92,7 +92,7 @@
 //! | `purge` | invisible data is removed in the background |
 //! | [`map`] | ordered maps of bytes |
 //! | [`db`], `transact`, `keys` | the database with threads: its handle, and the calls of a program |
-//! | `ground`, `wishes` | the state that all threads share; wishes for a flush of the log |
+//! | `ground`, `wishes` | the state that all threads share; requests for a flush of the log |
 //! | `flusher`, `mirroring`, `checkpointer`, `background` | the threads |
 //! | `shared` | the parts of an open database together |
 //! | `behind` | the distance by which the log's disks are behind |

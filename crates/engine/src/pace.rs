@@ -8,8 +8,8 @@
 //! | the flush is wanted by | it is spaced when | share of a core |
 //! |---|---|---|
 //! | a thread that waits for it, or an event loop for its clients | every core is busy | 1/8 |
-//! | threads that have appended and continue | these *workers* never idle, or seldom while every core is busy | 1/64 |
-//! | such threads | they idle, and every core is busy | 1/8 |
+//! | threads that have appended and continue | these *workers* never idle; or they seldom idle, and every core is busy | 1/64 |
+//! | such workers | they idle, and every core is busy | 1/8 |
 //!
 //! A thread that waits can do nothing until the flush has ended, so delaying the flush also costs its throughput. A
 //! thread that continues with its next transaction loses nothing, as long as it has a next transaction. The thread's

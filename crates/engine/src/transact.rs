@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | [`Db::write`] | the transaction is durable, as [`Options::durability`](crate::Options::durability) says | most programs |
 //! | [`Db::write_later`] | others see it; the ticket says when it is durable | many writes, one wait |
-//! | [`Db::read`] | all that it has seen is durable in the same way | reading |
+//! | [`Db::read`] | all data that it has seen is durable, as for `write` | reading |
 //! | [`Db::transact`] | others see it | callers that know the partitions, such as the server |
 //!
 //! All four run the same code, [`perdura_txn::Executor::run`].

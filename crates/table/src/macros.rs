@@ -27,8 +27,8 @@
 /// * `order = hashed` (the default): a row is found by its whole key and by its indexes; or
 ///   `order = ordered`: also by ranges of keys.
 /// * `replicated`: each partition has a copy of each row. Reads are local, writes need all partitions. A database has
-///   256 partitions unless its options say otherwise, and each costs a copy. So choose about as many partitions as
-///   there are different first key columns.
+///   256 partitions unless its options say otherwise, and each costs a copy. So choose about as many partitions as the
+///   first key column has different values.
 ///
 /// Mistakes are found when the program is compiled, for example an index with another type than its column:
 ///

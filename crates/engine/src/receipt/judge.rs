@@ -4,9 +4,9 @@
 //! |---|---|
 //! | is the newest | the end of the log, if no process has the database open; else the anchor's vouched epoch |
 //! | has a link in the anchor's chain | the link's durable epoch |
-//! | has an accepted loss | the epoch that was kept |
+//! | has an accepted loss | the last epoch that was kept |
 //! | has neither, and an older life has a link | lost: the life left nothing in the log |
-//! | has neither | kept, but for `mem`: nothing says where that life ended |
+//! | has neither, and no older life has a link | kept; but with durability `mem` undecided, because it is not known where that life ended |
 //!
 //! The reason for the last row: a life can end before an epoch that was durable only if an operator accepted the loss.
 //! The anchor keeps accepted losses for ever.
