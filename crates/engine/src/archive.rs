@@ -126,7 +126,7 @@ impl Archiving {
     /// database has neither. `logs` are the disks of the log's streams. Changes nothing.
     ///
     /// # Errors
-    /// The disks'; [`Error::Corrupt`] for a manifest that is missing or damaged.
+    /// The errors of the disks; [`Error::Corrupt`] for a manifest that is missing or damaged.
     pub fn end_of(&self, database: &Uuid, logs: &[Arc<dyn Disk>]) -> Result<Option<EpochEnds>> {
         let archived = self.archive_end(database);
         let Some(waiting) = perdura_archive::backlog::find(logs, database)? else {
@@ -237,7 +237,7 @@ impl Archiving {
     }
 
     /// Takes one step. If it returns a run, that run is part of the archive or waits in the backlog, and the log may be
-    /// cut behind it.
+    /// cut up to the run's end.
     ///
     /// # Errors
     /// As [`Store::open`] and [`Store::create`], [`Archiver::step`], [`Publication::step`] and [`Core::set_archived`];

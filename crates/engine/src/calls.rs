@@ -99,7 +99,7 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// Those of a write.
+    /// The errors of a write.
     pub fn drop_table(&self, name: &str) -> Result<bool> {
         let core = self.shared.core();
         let (flushed, ticket) = loop {
@@ -120,7 +120,7 @@ impl Db {
     /// the map then find no entries, and their writes fail.
     ///
     /// # Errors
-    /// Those of a write.
+    /// The errors of a write.
     pub fn drop_map(&self, name: &str) -> Result<bool> {
         self.drop_table(&map::table_name(name))
     }

@@ -269,7 +269,7 @@ impl Core {
     }
 
     /// Returns the partition that a cursor of [`Tx::scan_keys`] points into; `None` if the cursor
-    /// is behind the last partition.
+    /// is after the last partition.
     #[must_use]
     pub fn partition_of_cursor(&self, cursor: u64) -> Option<PartitionId> {
         let geometry = self.heap.geometry();
@@ -344,7 +344,7 @@ impl Core {
     /// [`finish_flush`](Self::finish_flush).
     ///
     /// # Errors
-    /// An error, which the caller must return.
+    /// The caller must return any error, so that the transaction is undone.
     pub fn begin_renewal(
         &self,
         tx: &mut Tx<'_>,
@@ -359,7 +359,7 @@ impl Core {
     /// [`finish_flush`](Self::finish_flush), as a renewal.
     ///
     /// # Errors
-    /// An error, which the caller must return.
+    /// The caller must return any error, so that the transaction is undone.
     pub fn swap_tables(&self, tx: &mut Tx<'_>, places: [u8; 2], swap: &mut Renewal) -> Result<()> {
         tx.admit(4096)?;
         self.tables.swap(tx, places, swap)
@@ -368,7 +368,8 @@ impl Core {
     /// Publishes a renewal. This must be the last step of its transaction.
     ///
     /// # Errors
-    /// An error, which the caller must return. This includes an error of an earlier verb that the closure ignored.
+    /// Also the error of an earlier verb that the closure has ignored. The caller must return any error, so that the
+    /// transaction is undone.
     pub fn finish_flush(&self, tx: &mut Tx<'_>, flush: &Renewal) -> Result<Flushed> {
         // From here to the commit nothing may fail, and the transaction cannot be undone.
         tx.check_not_refused()?;
@@ -415,7 +416,7 @@ impl Core {
     /// Removes log segments and directories that the last checkpoint could not remove.
     ///
     /// # Errors
-    /// The disk's. The files do no harm except for their space, so try again later.
+    /// The errors of the disk. The files do no harm except for their space, so try again later.
     pub fn clear_away(&self) -> Result<()> {
         self.checkpoints.clear_away()
     }

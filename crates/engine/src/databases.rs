@@ -64,7 +64,7 @@ impl Core {
     /// Empties one database, or all, within a transaction; see [`Core::begin_renewal`].
     ///
     /// # Errors
-    /// An error, which the caller must return.
+    /// The caller must return any error, so that the transaction is undone.
     pub fn begin_flush(
         &self,
         tx: &mut Tx<'_>,
@@ -77,7 +77,7 @@ impl Core {
     /// Exchanges the contents of two databases within a transaction; see [`Core::swap_tables`].
     ///
     /// # Errors
-    /// An error, which the caller must return.
+    /// The caller must return any error, so that the transaction is undone.
     pub fn swap_databases(
         &self,
         tx: &mut Tx<'_>,
@@ -107,7 +107,7 @@ impl Db {
     /// Empties databases within a transaction; see [`Core::begin_renewal`].
     ///
     /// # Errors
-    /// An error, which the caller must return.
+    /// The caller must return any error, so that the transaction is undone.
     pub fn begin_flush(
         &self,
         tx: &mut Tx<'_>,
@@ -120,7 +120,7 @@ impl Db {
     /// Swaps databases within a transaction; see [`Core::swap_tables`].
     ///
     /// # Errors
-    /// An error, which the caller must return.
+    /// The caller must return any error, so that the transaction is undone.
     pub fn swap_databases(
         &self,
         tx: &mut Tx<'_>,

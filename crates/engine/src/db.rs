@@ -78,7 +78,7 @@ impl Db {
     /// Publishes a flush. This must be the last step of its transaction.
     ///
     /// # Errors
-    /// An error, which the caller must return.
+    /// The caller must return any error, so that the transaction is undone.
     pub fn finish_flush(&self, tx: &mut Tx<'_>, flush: &Renewal) -> Result<Flushed> {
         self.shared.core().finish_flush(tx, flush)
     }

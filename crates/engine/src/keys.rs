@@ -120,7 +120,7 @@ fn is_within<K: AsRef<[u8]>>(key: &[u8], range: &impl RangeBounds<K>) -> bool {
 pub struct Keys<'a> {
     db: &'a Db,
     database: u8,
-    /// The position at which the next step begins. `None`: behind the last key.
+    /// The position at which the next step begins. `None`: after the last key.
     cursor: Option<u64>,
     found: std::vec::IntoIter<Vec<u8>>,
 }

@@ -57,7 +57,7 @@ impl Core {
     /// the bytes of log room that the transaction awaits, if any.
     ///
     /// # Errors
-    /// [`Error::Usage`] for an empty name; those of a write.
+    /// [`Error::Usage`] for an empty name; the errors of a write.
     pub(crate) fn map_table(&self, name: &str, watch: Watch<'_>) -> Result<(TableId, Ticket)> {
         if name.is_empty() {
             return Err(Error::Usage("a map needs a name".into()));

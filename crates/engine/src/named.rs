@@ -80,7 +80,8 @@ impl NamedTables {
     /// Gives names new, empty tables, which only the running transaction sees until [`install`](Self::install). The
     /// transaction must hold every latch. An abort leaves at most empty tables, which the next attempt uses again.
     ///
-    /// An error, which the caller must return, if a latch is missing or the catalog is damaged.
+    /// # Errors
+    /// If a latch is missing or the catalog is damaged. The caller must return the error.
     pub fn renew(
         &self,
         tx: &mut Tx<'_>,
@@ -105,7 +106,7 @@ impl NamedTables {
     /// Exchanges the tables of two names, for the running transaction, which holds every latch.
     ///
     /// # Errors
-    /// An error, which the caller must return, if a latch is missing or the catalog is damaged.
+    /// If a latch is missing or the catalog is damaged. The caller must return the error.
     pub fn swap(&self, tx: &mut Tx<'_>, [a, b]: [u8; 2], renewal: &mut Renewal) -> Result<()> {
         let table_of = |place| renewal.table(place).unwrap_or(self.at(place));
         let (of_a, of_b) = (table_of(a), table_of(b));
@@ -120,7 +121,7 @@ impl NamedTables {
     /// replaced tables, which the caller drops after the latches are released.
     ///
     /// # Errors
-    /// An error, which the caller must return, if a latch is missing, before anything has changed.
+    /// If a latch is missing; nothing has changed then. The caller must return the error.
     pub fn install(&self, tx: &mut Tx<'_>, renewal: &Renewal) -> Result<Vec<DetachedTable>> {
         tx.check_all_latched()?;
         let mut gone: BTreeSet<TableId> = renewal.superseded.iter().copied().collect();

@@ -155,8 +155,8 @@ impl Nodes {
     /// its lease ends, so the takeover waits for that and then reads the anchor again.
     ///
     /// # Errors
-    /// The arbiter's, the nodes', and those of [`drain`]. After an error, only the generation in the view and drained
-    /// blocks may have changed. The next open finds both.
+    /// The errors of arbiter, nodes and [`drain`]. After an error, only the generation in the view and drained blocks
+    /// may have changed. The next open finds both.
     pub(crate) fn take_over(
         &self,
         disks: &Disks,

@@ -97,7 +97,7 @@ impl Proving {
     /// takes the base from the archive's newest report.
     ///
     /// # Errors
-    /// The disk's.
+    /// The errors of the disk.
     pub fn resume(&mut self, disk: &dyn Disk, uuid: &Uuid, partitions: u16) -> Result<()> {
         self.work = Task::Idle;
         if self.base.is_some() {

@@ -67,7 +67,7 @@ impl Snapshot {
     /// Like [`each`](Self::each), without decoding the rows.
     ///
     /// # Errors
-    /// As [`each`](Self::each), and those of `take`.
+    /// As [`each`](Self::each), and the errors of `take`.
     pub fn views<T: Table>(&self, take: impl FnMut(&RowView<'_, T>) -> Result<()>) -> Result<()> {
         let core = self.db.shared.core();
         let table = core.registry().table_among::<T>(&self.tables)?;

@@ -36,7 +36,7 @@ impl Core {
     /// Gives each table of a tree a row in the catalog, if the table does not have one.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if catalog and tree contradict each other; those of a write.
+    /// [`Error::Corrupt`] if catalog and tree contradict each other; the errors of a write.
     pub(crate) fn name_trees(&self) -> Result<()> {
         let known = tables_of(self.heap())?;
         let mut unnamed = Vec::new();

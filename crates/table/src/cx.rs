@@ -86,7 +86,7 @@ impl<'x, 't> Cx<'x, 't> {
     /// from the transaction's number in its first partition.
     ///
     /// # Errors
-    /// [`Error::Undeclared`](perdura_base::Error::Undeclared), which the closure passes on, if the transaction has no
+    /// [`Error::Undeclared`](perdura_base::Error::Undeclared), which the closure must return, if the transaction has no
     /// partition yet.
     pub fn random(&mut self) -> Result<u64> {
         let state = match self.random {

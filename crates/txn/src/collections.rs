@@ -175,7 +175,7 @@ impl Tx<'_> {
     /// Returns a reader of a collection's elements.
     ///
     /// # Errors
-    /// [`Error::Undeclared`], which the closure passes on; [`Error::Usage`] if the collection does not exist.
+    /// [`Error::Undeclared`], which the closure must return; [`Error::Usage`] if the collection does not exist.
     pub fn elements(&self, table: TableId, home: Home) -> Result<Elements<'_>> {
         let _verb = self.verb();
         let at = self.guard_of(home.partition)?;
@@ -217,7 +217,7 @@ impl Tx<'_> {
     /// key.
     ///
     /// # Errors
-    /// [`Error::Undeclared`], which the closure passes on; [`Error::Usage`] if the collection is a list.
+    /// [`Error::Undeclared`], which the closure must return; [`Error::Usage`] if the collection is a list.
     pub fn element_delete(&mut self, table: TableId, home: Home, field: &[u8]) -> Result<bool> {
         let taken = self.element_take(table, home, field, |_| ())?;
         Ok(taken.is_some())
@@ -272,7 +272,7 @@ impl Tx<'_> {
     /// key.
     ///
     /// # Errors
-    /// [`Error::Undeclared`], which the closure passes on; [`Error::Usage`] if the list has fewer items.
+    /// [`Error::Undeclared`], which the closure must return; [`Error::Usage`] if the list has fewer items.
     pub fn list_pop(&mut self, table: TableId, home: Home, end: End, count: usize) -> Result<()> {
         let _verb = self.verb();
         self.changed_by_removal(table, home);
@@ -332,7 +332,7 @@ impl Tx<'_> {
     /// Removes the item at `index`. A caller that removes the last item must delete the key.
     ///
     /// # Errors
-    /// [`Error::Undeclared`], which the closure passes on; [`Error::Usage`] beyond the end.
+    /// [`Error::Undeclared`], which the closure must return; [`Error::Usage`] beyond the end.
     pub fn list_remove(&mut self, table: TableId, home: Home, index: u64) -> Result<()> {
         let _verb = self.verb();
         let at = self.guard_of(home.partition)?;
@@ -380,7 +380,7 @@ impl Tx<'_> {
     /// other keys change or the database restarts between two calls.
     ///
     /// # Errors
-    /// [`Error::Undeclared`], which the closure passes on.
+    /// [`Error::Undeclared`], which the closure must return.
     pub fn scan_keys(
         &self,
         table: TableId,
@@ -394,7 +394,7 @@ impl Tx<'_> {
     /// visited slots from `places`. Visiting a partition counts as one more slot.
     ///
     /// # Errors
-    /// [`Error::Undeclared`], which the closure passes on.
+    /// [`Error::Undeclared`], which the closure must return.
     pub fn scan_keys_within(
         &self,
         table: TableId,
@@ -459,7 +459,7 @@ impl Tx<'_> {
     /// Removes up to `max` orphaned rows of a partition. Returns the number of removed rows.
     ///
     /// # Errors
-    /// [`Error::Undeclared`], which the closure passes on; a full log.
+    /// [`Error::Undeclared`], which the closure must return; a full log.
     pub fn purge_orphans(&mut self, partition: PartitionId, max: usize) -> Result<usize> {
         let _verb = self.verb();
         let at = self.guard_of(partition)?;

@@ -19,7 +19,7 @@ impl Tx<'_> {
     /// draft exists until the [`Draft`] is dropped, even if this transaction is undone.
     ///
     /// # Errors
-    /// [`Error::Undeclared`], which the closure passes on; [`Error::Usage`] if the table does not exist.
+    /// [`Error::Undeclared`], which the closure must return; [`Error::Usage`] if the table does not exist.
     pub fn begin_draft(&mut self, table: TableId, key: &[u8], shape: Shape) -> Result<Draft> {
         let _verb = self.verb();
         let (at, _) = self.place(key)?;

@@ -168,7 +168,7 @@ impl<'a> Tx<'a> {
     /// removed.
     ///
     /// # Errors
-    /// [`Error::Undeclared`], which the closure passes on; [`Error::LogFull`], [`Error::Stopped`]; those
+    /// [`Error::Undeclared`], which the closure must return; [`Error::LogFull`], [`Error::Stopped`]; those
     /// of `f`.
     pub(crate) fn change<R>(
         &mut self,
@@ -203,7 +203,7 @@ impl<'a> Tx<'a> {
     /// error. Such a transaction will be undone. So a caller must call this before it publishes data outside the pages.
     ///
     /// # Errors
-    /// [`Error::Undeclared`], [`Error::LogFull`], which the closure passes on.
+    /// [`Error::Undeclared`], [`Error::LogFull`], which the closure must return.
     pub fn check_not_refused(&self) -> Result<()> {
         if let Some(partition) = self.marks.missing().iter().next() {
             return Err(Error::Undeclared(partition));
@@ -288,7 +288,7 @@ impl<'a> Tx<'a> {
     /// Returns the row of a key, and counts the key as used. An expired row counts as absent.
     ///
     /// # Errors
-    /// [`Error::Undeclared`], which the closure passes on.
+    /// [`Error::Undeclared`], which the closure must return.
     pub fn get(&self, table: TableId, key: &[u8]) -> Result<Option<RowRef<'_>>> {
         let _verb = self.verb();
         let (at, hash) = self.place(key)?;
@@ -334,7 +334,7 @@ impl<'a> Tx<'a> {
     ///
     /// # Errors
     /// [`Error::OutOfMemory`] at the memory limit. [`Error::LogFull`] if the log has no room for the change.
-    /// [`Error::Usage`] for keys and values over their limits. [`Error::Undeclared`], which the closure passes on.
+    /// [`Error::Usage`] for keys and values over their limits. [`Error::Undeclared`], which the closure must return.
     pub fn put(
         &mut self,
         table: TableId,
@@ -472,7 +472,7 @@ impl<'a> Tx<'a> {
     /// Removes a key with any content. Returns whether the key existed and had not expired.
     ///
     /// # Errors
-    /// [`Error::Undeclared`], which the closure passes on.
+    /// [`Error::Undeclared`], which the closure must return.
     pub fn delete(&mut self, table: TableId, key: &[u8]) -> Result<bool> {
         let _verb = self.verb();
         let (at, hash) = self.place(key)?;
@@ -491,7 +491,7 @@ impl<'a> Tx<'a> {
     /// Sets or clears a row's expiry. Returns whether the row exists.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`] at the memory limit, [`Error::Undeclared`], which the closure passes on.
+    /// [`Error::OutOfMemory`] at the memory limit, [`Error::Undeclared`], which the closure must return.
     pub fn set_expiry(
         &mut self,
         table: TableId,

@@ -252,7 +252,7 @@ impl Tx<'_> {
     /// Returns the row of a key.
     ///
     /// # Errors
-    /// [`Error::Undeclared`], which the closure passes on.
+    /// [`Error::Undeclared`], which the closure must return.
     pub fn typed_get(
         &self,
         table: TypedTable,
@@ -298,7 +298,7 @@ impl Tx<'_> {
     /// Removes a row. Returns whether it was there.
     ///
     /// # Errors
-    /// [`Error::Undeclared`], which the closure passes on; [`Error::LogFull`].
+    /// [`Error::Undeclared`], which the closure must return; [`Error::LogFull`].
     pub fn typed_delete(
         &mut self,
         table: TypedTable,
@@ -324,7 +324,7 @@ impl Tx<'_> {
     /// Returns the rows of a home whose keys in the index `which` lie in a range.
     ///
     /// # Errors
-    /// [`Error::Undeclared`], which the closure passes on.
+    /// [`Error::Undeclared`], which the closure must return.
     pub fn typed_rows<'s>(
         &'s self,
         table: TypedTable,
@@ -344,7 +344,7 @@ impl Tx<'_> {
     /// ordered.
     ///
     /// # Errors
-    /// [`Error::Undeclared`], which the closure passes on.
+    /// [`Error::Undeclared`], which the closure must return.
     pub fn typed_each(
         &self,
         table: TypedTable,
@@ -363,7 +363,7 @@ impl Tx<'_> {
     /// Returns the number of rows of a table in a home.
     ///
     /// # Errors
-    /// [`Error::Undeclared`], which the closure passes on.
+    /// [`Error::Undeclared`], which the closure must return.
     pub fn typed_len(&self, table: TypedTable, home: PartitionId) -> Result<u64> {
         let _verb = self.verb();
         if !table.keyed {
@@ -430,7 +430,7 @@ impl Tx<'_> {
     /// Returns the sequence number that this transaction will get in a partition if it commits.
     ///
     /// # Errors
-    /// [`Error::Undeclared`], which the closure passes on.
+    /// [`Error::Undeclared`], which the closure must return.
     pub fn sequence(&self, home: PartitionId) -> Result<u64> {
         let at = self.guard_of(home)?;
         Ok(self.guards[at].1.pseq() + 1)
@@ -439,8 +439,8 @@ impl Tx<'_> {
     /// Returns an id for a new row of a keyless table. The id is never used again in the same home.
     ///
     /// # Errors
-    /// [`Error::Undeclared`], which the closure passes on; [`Error::Usage`] if the transaction inserts more than 65,536
-    /// such rows in one partition.
+    /// [`Error::Undeclared`], which the closure must return; [`Error::Usage`] if the transaction inserts more than
+    /// 65,536 such rows in one partition.
     pub fn next_row_id(&mut self, home: PartitionId) -> Result<u64> {
         let sequence = self.sequence(home)?;
         let found = self.typed.row_ids.iter_mut().find(|(id, _)| *id == home);

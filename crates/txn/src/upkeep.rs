@@ -13,7 +13,7 @@ impl Tx<'_> {
     /// Reads a latched partition. A panic in `f` stops the database, like a panic in the engine.
     ///
     /// # Errors
-    /// [`Error::Undeclared`](perdura_base::Error::Undeclared), which the closure passes on.
+    /// [`Error::Undeclared`](perdura_base::Error::Undeclared), which the closure must return.
     pub fn view<R>(&self, id: PartitionId, f: impl FnOnce(&Partition) -> R) -> Result<R> {
         let _verb = self.verb();
         let at = self.guard_of(id)?;
@@ -30,7 +30,7 @@ impl Tx<'_> {
     /// it. Needs every partition.
     ///
     /// # Errors
-    /// [`Error::Undeclared`](perdura_base::Error::Undeclared), which the closure passes on.
+    /// [`Error::Undeclared`](perdura_base::Error::Undeclared), which the closure must return.
     pub fn attach_table(&mut self, table: TableId, form: impl Into<TableForm>) -> Result<()> {
         let _verb = self.verb();
         self.check_all_latched()?;
@@ -65,7 +65,7 @@ impl Tx<'_> {
     /// Fails unless every partition is latched.
     ///
     /// # Errors
-    /// [`Error::Undeclared`](perdura_base::Error::Undeclared), which the closure passes on.
+    /// [`Error::Undeclared`](perdura_base::Error::Undeclared), which the closure must return.
     pub fn check_all_latched(&self) -> Result<()> {
         for id in (0..self.geometry.partitions).map(PartitionId) {
             self.guard_of(id)?;
@@ -96,7 +96,7 @@ impl Tx<'_> {
     /// 0 if the partition has no such page.
     ///
     /// # Errors
-    /// [`Error::Undeclared`](perdura_base::Error::Undeclared), which the closure passes on.
+    /// [`Error::Undeclared`](perdura_base::Error::Undeclared), which the closure must return.
     pub fn reclaim(&mut self, id: PartitionId, max_pages: usize) -> Result<usize> {
         let _verb = self.verb();
         let at = self.guard_of(id)?;

@@ -54,7 +54,7 @@ impl Core {
     /// Ends archiving. From the next checkpoint on, the log is kept only as far as images need it.
     ///
     /// # Errors
-    /// Those of the anchor's update; call it again.
+    /// The errors of the update of the anchor; call this again then.
     pub fn end_archive(&self) -> Result<()> {
         self.anchor.end_archive(&self.wal)
     }

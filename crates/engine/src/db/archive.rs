@@ -20,7 +20,7 @@ impl Db {
     ///
     /// # Errors
     /// [`Error::Usage`](perdura_base::Error::Usage) if the database has no archive, or the archive cannot be written.
-    /// Also errors for damage of the image, and those of the disks.
+    /// Also errors for damage of the image, and errors of the disks.
     pub fn back_up(&self) -> Result<BackupSummary> {
         self.shared.backups.back_up()
     }

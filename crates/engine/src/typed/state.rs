@@ -113,7 +113,7 @@ impl TypedState {
     /// argument for [`publish`](Self::publish).
     ///
     /// # Errors
-    /// Those of a write.
+    /// The errors of a write.
     pub fn make(
         &self,
         tx: &mut Tx<'_>,

@@ -24,7 +24,7 @@ impl Cx<'_, '_> {
     /// Returns the row with a key.
     ///
     /// # Errors
-    /// [`Error::Undeclared`](perdura_base::Error::Undeclared), which the closure passes on;
+    /// [`Error::Undeclared`](perdura_base::Error::Undeclared), which the closure must return;
     /// [`Error::Usage`](perdura_base::Error::Usage) if the database does not have the table;
     /// [`Error::Corrupt`](perdura_base::Error::Corrupt).
     pub fn get<T: Table>(&self, key: impl WholeKey<T::Key>) -> Result<Option<T>> {

@@ -29,7 +29,7 @@ impl Cx<'_, '_> {
     ///
     /// # Errors
     /// [`Error::Usage`] if a row has the same key, or the same columns of a unique index. [`Error::Usage`] if the
-    /// database does not have the table. [`Error::Undeclared`], which the closure passes on; [`Error::OutOfMemory`],
+    /// database does not have the table. [`Error::Undeclared`], which the closure must return; [`Error::OutOfMemory`],
     /// [`Error::LogFull`].
     pub fn insert<T: Table>(&mut self, row: &T) -> Result<()> {
         if T::KEYLESS {
@@ -161,7 +161,7 @@ impl Cx<'_, '_> {
     /// Removes the row with a key. Returns whether it existed.
     ///
     /// # Errors
-    /// [`Error::Undeclared`], which the closure passes on; [`Error::LogFull`].
+    /// [`Error::Undeclared`], which the closure must return; [`Error::LogFull`].
     pub fn remove<T: Table>(&mut self, key: impl WholeKey<T::Key>) -> Result<bool> {
         let entry = self.entry::<T>()?;
         let placed = self.place::<T>(&key);
