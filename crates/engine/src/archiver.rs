@@ -123,8 +123,8 @@ impl AtArchive {
             return true;
         }
         if wal.is_short() {
-            // A checkpoint cuts only the part of the log that the archive has. So the archive
-            // should have all of it.
+            // The log is short of room, and a checkpoint cuts only the part that the archive has.
+            // So ask for runs up to the durable end.
             archiving.cut_at(wal.durable(Rung::Disk));
         }
         archiving.cut_at(Epoch(self.to.load(Ordering::SeqCst)));

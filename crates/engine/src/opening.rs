@@ -20,8 +20,8 @@ use crate::options::CoreOptions;
 use crate::typed::replay::Replayer;
 use crate::yardstick::Yardstick;
 
-/// Refuses a database of another scheme. The pages of a database with interleaved transactions hold
-/// no rows that this engine can read.
+/// Refuses a database of another scheme than the yardstick's. Also refuses a database of
+/// interleaved transactions, because its pages hold no rows that this engine can read.
 pub(crate) fn check_scheme(env: &Env, yardstick: Yardstick) -> Result<()> {
     let Some(anchor) = read_anchor(env.disks.data.as_ref())? else {
         return Ok(());

@@ -31,7 +31,7 @@ pub trait KeyType: ColumnType {
     fn put_key<W: Writer>(view: Self::View<'_>, out: &mut W);
     /// Takes the column from a key; `None` if it is malformed.
     fn take_key(r: &mut Reader<'_>) -> Option<Self>;
-    /// Returns the partition of the rows whose first key column it is.
+    /// Returns the partition of the rows whose first key column has this value.
     fn home(view: Self::View<'_>, geometry: &Geometry) -> PartitionId {
         let mut key = KeyBytes::new();
         Self::put_key(view, &mut key);

@@ -39,7 +39,7 @@ impl<'s, T: Table> Views<'s, T> {
     /// Returns the first row; `None` without rows.
     ///
     /// # Errors
-    /// The error because of which the rows cannot be read.
+    /// The reason why the rows cannot be read.
     pub fn first(mut self) -> Result<Option<RowView<'s, T>>> {
         self.next().transpose()
     }
@@ -47,7 +47,7 @@ impl<'s, T: Table> Views<'s, T> {
     /// Returns the number of rows.
     ///
     /// # Errors
-    /// The error because of which the rows cannot be read.
+    /// The reason why the rows cannot be read.
     pub fn count(self) -> Result<usize> {
         match self.error {
             Some(error) => Err(error),
@@ -136,7 +136,7 @@ impl<'s, T: Table> Rows<'s, T> {
     /// Returns the number of rows.
     ///
     /// # Errors
-    /// The error because of which the rows cannot be read.
+    /// The reason why the rows cannot be read.
     pub fn count(self) -> Result<usize> {
         self.0.count()
     }
@@ -144,7 +144,7 @@ impl<'s, T: Table> Rows<'s, T> {
     /// Returns the first row; `None` without rows.
     ///
     /// # Errors
-    /// The error because of which the rows cannot be read.
+    /// The reason why the rows cannot be read.
     pub fn first(mut self) -> Result<Option<T>> {
         self.next().transpose()
     }

@@ -1,9 +1,9 @@
 //! Collections within a transaction.
 //!
-//! A collection's header is in the partition of its key. Its elements are in another partition,
-//! their *home*, if the key was renamed. If the transaction has not latched the home, a verb fails
-//! with [`Error::Undeclared`]. The closure must return this error, and the transaction then runs
-//! again with the latch.
+//! A collection's header is in the partition of its key. Its elements are in the partition that is
+//! their *home*. The home differs from the key's partition after a rename. If the transaction has
+//! not latched the home, a verb fails with [`Error::Undeclared`]. The closure must return this
+//! error, and the transaction then runs again with the latch.
 //!
 //! Invariant: when a transaction commits, every collection with a header has an element. A caller that removes the last
 //! element must delete the key in the same transaction. Otherwise the executor refuses to commit, because a restart

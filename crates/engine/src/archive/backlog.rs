@@ -92,7 +92,7 @@ pub(super) struct Opener<'a> {
 
 impl Opener<'_> {
     /// Opens the backlog, or makes it, so that it continues the archive from `from`, the archive's last known end. A
-    /// backlog that begins later than `from` is correct: the archive ended at its begin when it was made.
+    /// backlog may begin later than `from`: when it was made, the archive ended where the backlog begins.
     ///
     /// # Errors
     /// As [`Store::open`] and [`Store::create`].

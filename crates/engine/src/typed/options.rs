@@ -1,4 +1,4 @@
-//! The declarations of a program about typed tables.
+//! A program's declarations of typed tables and procedures.
 
 use std::sync::Arc;
 
