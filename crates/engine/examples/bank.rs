@@ -1,8 +1,8 @@
 //! A bank: accounts are rows of a typed table, a transfer is a procedure, and the log holds the procedure's name and
 //! its arguments.
 //!
-//! The example has a procedure that refuses, many calls with one wait for the disk, an index, and a snapshot of one
-//! instant. It also shows the data after the process has ended without closing the database: the transfers run again.
+//! The example shows a procedure that refuses, many calls with a single wait for the disk, an index, and a snapshot. It
+//! also shows a restart after the process has ended without closing the database: the logged transfers run again.
 //!
 //! ```sh
 //! cargo run --release -p perdura --example bank
@@ -68,14 +68,14 @@ fn customer(db: &Db, thread: u64) -> Result<(u64, u64), Abort> {
             Err(other) => return Err(other),
         }
     }
-    // The calls of a thread become durable in their order, so the last one is durable after all others.
+    // The calls of a thread become durable in their order, so waiting for the last call is enough.
     if let Some(pending) = last {
         pending.wait()?;
     }
     Ok((made, refused))
 }
 
-/// Returns all the money, at one instant, while others continue.
+/// Returns the sum of all balances at one instant, while other threads continue.
 fn total(db: &Db) -> Result<i64, Error> {
     let mut total = 0;
     db.snapshot()?
@@ -117,7 +117,8 @@ fn main() -> Result<(), Box<dyn StdError>> {
     let mine = db.read(|tx| tx.by(Account::by_owner, "owner 3").collect::<Vec<_>>())?;
     println!("owner 3 has {} accounts", mine.len());
 
-    // The database is not closed: all transfers that were waited for are in the log.
+    // This ends the process's use of the database without closing it. All transfers that were
+    // waited for are in the log.
     db.abandon();
     let db = open(&path)?;
     let again = db.report().ordered.map_or(0, |ordered| ordered.played);

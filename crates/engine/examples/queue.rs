@@ -1,8 +1,9 @@
-//! A queue of jobs: producers add, workers take, and a job is done exactly once, though the process
-//! ends in the middle.
+//! A queue of jobs. Producers add jobs and workers take them. Each job is done exactly once,
+//! although the process ends in the middle.
 //!
-//! A worker moves a job to the list `running`. When the job is done, it removes it there and counts it. Each of these
-//! is one transaction. Jobs that a crash leaves in `running` go back to the queue.
+//! A worker moves a job to the list `running`, in one transaction. When the job is done, the worker removes it from
+//! `running` and records the result, in another transaction. Jobs that a crash leaves in `running` go back to the
+//! queue.
 //!
 //! ```sh
 //! cargo run --release -p perdura --example queue
@@ -36,7 +37,7 @@ fn take(db: &Db) -> Result<Option<Vec<u8>>, Fault> {
     })
 }
 
-/// Notes that a job is done, together with its result.
+/// Removes a job from `running` and records its result.
 fn finish(db: &Db, job: &[u8]) -> Result<(), Fault> {
     db.write(|tx| {
         let table = db.database(0);
@@ -49,7 +50,7 @@ fn finish(db: &Db, job: &[u8]) -> Result<(), Fault> {
     })
 }
 
-/// Puts jobs back that were taken and not done. Returns their number.
+/// Puts jobs that were taken but not done back into the queue. Returns their number.
 fn recover(db: &Db) -> Result<u64, Fault> {
     db.write(|tx| {
         let mut count = 0;
@@ -61,7 +62,8 @@ fn recover(db: &Db) -> Result<u64, Fault> {
     })
 }
 
-/// Works until the queue is empty or `max` jobs are done. If `dies` is true, the last job taken is not done.
+/// Does jobs until the queue is empty or `max` jobs were taken. If `dies` is true, the last of the `max` jobs is taken
+/// but not done.
 fn work(db: &Db, max: u64, dies: bool) -> Result<(), Fault> {
     for nth in 1..=max {
         let Some(job) = take(db)? else {

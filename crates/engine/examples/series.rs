@@ -15,7 +15,8 @@ const SENSORS: u16 = 20;
 const MINUTES: u64 = 120;
 const KEPT_MINUTES: u64 = 60;
 
-/// Returns the key of a minute of a sensor. Big-endian numbers sort by their bytes as by their values.
+/// Returns the key of a minute of a sensor. It consists of big-endian numbers, whose byte order is their numerical
+/// order.
 fn key(sensor: u16, minute: u64) -> Vec<u8> {
     [&sensor.to_be_bytes()[..], &minute.to_be_bytes()[..]].concat()
 }
@@ -24,7 +25,7 @@ fn value(bytes: &[u8]) -> f64 {
     f64::from_le_bytes(bytes.try_into().expect("a measurement is a number"))
 }
 
-/// Notes one measurement of every sensor, in one transaction.
+/// Stores one measurement of every sensor, in one transaction.
 fn measure(db: &Db, series: &Map, minute: u64) -> Result<(), Error> {
     db.write(|tx| {
         (0..SENSORS).try_for_each(|sensor| {

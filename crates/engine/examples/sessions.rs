@@ -1,7 +1,7 @@
 //! A store of sessions that expire when they are not used.
 //!
-//! A session is one key with an expiry. Reading hides it from the moment it has expired; the
-//! purge removes it in the background, and the store hears of it.
+//! A session is one key with an expiry. A read does not find the key once it has expired. The purge
+//! removes it later, in the background, and calls a listener of the store.
 //!
 //! ```sh
 //! cargo run --release -p perdura --example sessions
@@ -47,8 +47,8 @@ impl Store {
         })
     }
 
-    /// Extends a session's life from now, and returns its user. A later expiry need not be durable at once: a crash may
-    /// cost a few seconds of it.
+    /// Sets a session's expiry to the idle time from now, and returns the session's user. This does not wait for
+    /// durability: after a crash the session may expire a little earlier.
     fn touch(&self, id: usize) -> Result<Option<String>, Error> {
         let (db, key) = (&self.db, Store::key(id));
         let (user, _durable_soon) = db.write_later(|tx| {
@@ -61,7 +61,8 @@ impl Store {
         Ok(user)
     }
 
-    /// Returns the number of sessions. It looks at one partition at a time, so others continue.
+    /// Returns the number of sessions. It looks at one partition at a time, so other threads
+    /// continue.
     fn count(&self) -> Result<usize, Error> {
         self.db
             .keys(0)

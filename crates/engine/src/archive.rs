@@ -4,9 +4,9 @@
 //!  step: archiver ──► a run exists ──► a manifest names it ──► the log may be cut behind it (`set_archived`)
 //! ```
 //!
-//! The archive's disk is not the database's: no failure of it stops the database. The error is shown with other
-//! [`Delayed`](crate::Delayed) work, and after a pause the archive is opened again. If that fails, runs wait in the
-//! [`backlog`] until the archive is back. Without a backlog the log itself waits.
+//! A failure of the archive's disk does not stop the database. The error is listed with other
+//! [`Delayed`](crate::Delayed) work, and after a pause the archive is opened again. If that fails, new runs are written
+//! to the [`backlog`] until the archive is back. Without a backlog no runs are made, and the log is kept.
 //!
 //! | module | one idea |
 //! |---|---|
@@ -36,19 +36,20 @@ use crate::proving::{ProofStats, Proving};
 
 use backlog::{Backlog, BacklogOptions, BacklogStats, Opener, Turn};
 
-/// An open archive and the archiver that adds to it; or the backlog, while the archive is away.
+/// The store that the archiver adds to: the archive, or the backlog while the archive is away.
 struct Running {
     store: Arc<Store>,
     archiver: Archiver,
-    /// A run that exists, and the change that makes it part of the archive.
+    /// A run whose file is written, and the manifest change under way that makes it part of
+    /// `store`.
     naming: Option<(Publication, ArchivedRun)>,
     row: Generation,
     backlog: Option<Backlog>,
-    /// True if the backlog has the next turn.
+    /// True if the last turn was the backlog's. The backlog and the archiver take turns.
     turns: bool,
 }
 
-/// Archives a database into the archive on a disk, one I/O a step; opening the archive is one step.
+/// Archives a database onto a disk, one I/O a step. Opening the archive counts as one step.
 pub struct Archiving {
     disk: Arc<dyn Disk>,
     life: u64,
@@ -58,11 +59,13 @@ pub struct Archiving {
     running: Option<Running>,
     lent: Lent,
     proving: Proving,
-    /// True if the proof that is under way takes the next step.
+    /// True if the last step was the proof's. While both have work, the proof and the archiver take
+    /// steps in turn.
     proves: bool,
-    /// The damage that the last opening found, until [`Archiving::take_damaged`] takes it.
+    /// The damaged backups that the last opening found, until [`Archiving::take_damaged`] takes the
+    /// list.
     damaged: Option<Vec<String>>,
-    /// `None`: the log waits while the archive is away.
+    /// `None`: while the archive is away, no runs are made and the log is kept.
     backlog: Option<BacklogOptions>,
     /// True if the archive was away at the last attempt to find it.
     is_away: bool,
@@ -70,13 +73,13 @@ pub struct Archiving {
     looks: bool,
     /// The archive's last error, until [`Archiving::take_trouble`] takes it.
     trouble: Option<Error>,
-    /// Runs that the archive got from the backlog.
+    /// Runs that were moved from the backlog into the archive.
     drained: u64,
 }
 
 impl Archiving {
-    /// Returns archiving onto a disk. The first step opens the archive there, or makes it. `life` is a random number:
-    /// each opening of the archive, in this process or another one, has its own.
+    /// Returns archiving onto a disk. The first step opens the archive there, or makes it. `life` is a random number
+    /// that differs for each opening of the archive, in this process or another.
     #[must_use]
     pub fn new(disk: Arc<dyn Disk>, life: u64) -> Archiving {
         Archiving {
@@ -105,26 +108,25 @@ impl Archiving {
         self
     }
 
-    /// Sets the row of run generation. [`Generation::Unsorted`] is for measuring only: the archive does not get its
-    /// output. Records that a cut then removes from the log are lost.
+    /// Sets the method of run generation. [`Generation::Unsorted`] is for measuring only: its output does not enter the
+    /// archive, so records that a cut removes from the log are lost.
     #[must_use]
     pub fn by(self, row: Generation) -> Archiving {
         Archiving { row, ..self }
     }
 
-    /// Sets the size of the records at which a run is cut, bytes, instead of [`WORKSPACE_BYTES`]. The size is
-    /// approximate.
+    /// Sets the approximate bytes of records after which a run ends. The default is [`WORKSPACE_BYTES`].
     #[must_use]
     pub fn with_workspace(mut self, bytes: usize) -> Archiving {
         self.workspace_bytes = bytes;
         self
     }
 
-    /// Returns the durable end of a database's archive, or of the backlog that continues it. `None`: it has neither.
-    /// `logs` are the disks of the log's streams. Changes nothing.
+    /// Returns the durable end of a database's archive, or of the backlog that continues the archive. `None`: the
+    /// database has neither. `logs` are the disks of the log's streams. Changes nothing.
     ///
     /// # Errors
-    /// The disks'; [`Error::Corrupt`] for a manifest that is missing or damaged.
+    /// The errors of the disks; [`Error::Corrupt`] for a manifest that is missing or damaged.
     pub fn end_of(&self, database: &Uuid, logs: &[Arc<dyn Disk>]) -> Result<Option<EpochEnds>> {
         let archived = self.archive_end(database);
         let Some(waiting) = perdura_archive::backlog::find(logs, database)? else {
@@ -138,7 +140,8 @@ impl Archiving {
         assert!(begin <= end.epoch, "its runs have epochs");
         Ok(Some(match archived {
             Ok(Some(archived)) if archived.epoch >= end.epoch => archived,
-            // Epochs between the two are missing: the archive is behind.
+            // Epochs between the archive and the backlog are missing, so the backlog does not
+            // continue the archive.
             Ok(Some(archived)) if archived.epoch.0 + 1 < begin.0 => archived,
             _ => end,
         }))
@@ -153,33 +156,34 @@ impl Archiving {
         Ok(Some(end_of(&store)))
     }
 
-    /// Asks for runs up to this epoch; see [`Archiver::cut_at`]. Before the archive is open, it has no effect.
+    /// Asks for runs up to this epoch; see [`Archiver::cut_at`]. The call has no effect before the archive is open.
     pub fn cut_at(&mut self, epoch: Epoch) {
         if let Some(running) = &mut self.running {
             running.archiver.cut_at(epoch);
         }
     }
 
-    /// Takes the backups that are missing or have another size, each with its fault. `None` unless the archive was
-    /// opened since the last call.
+    /// Takes the list of backups that are missing or have the wrong size, each with its fault. `None` if the archive
+    /// was not opened since the last call.
     pub fn take_damaged(&mut self) -> Option<Vec<String>> {
         self.damaged.take()
     }
 
-    /// Returns the archive while it is open, for other users of it.
+    /// Returns a shared cell that holds the archive while it is open, for users other than the
+    /// archiver.
     #[must_use]
     pub fn lent(&self) -> Lent {
         self.lent.clone()
     }
 
-    /// Returns whether the archive is open and has all epochs that the archiver has read.
+    /// Returns whether the archive is open and holds every epoch that the archiver has read.
     #[must_use]
     pub fn has_all(&self) -> bool {
         let running = self.running.as_ref();
         running.is_some_and(|running| running.naming.is_none() && !running.archiver.is_collecting())
     }
 
-    /// Returns whether the archive is away, as far as is known. While it is, archived epochs wait in the backlog.
+    /// Returns whether the archive is known to be away. While it is, archived epochs wait in the backlog.
     #[must_use]
     pub fn is_away(&self) -> bool {
         self.is_away
@@ -190,12 +194,14 @@ impl Archiving {
         self.looks = true;
     }
 
-    /// Takes the archive's last error, if one occurred since the last call. The backlog continued meanwhile.
+    /// Takes the archive's last error, if an error occurred since the last call. The backlog has continued despite the
+    /// error.
     pub fn take_trouble(&mut self) -> Option<Error> {
         self.trouble.take()
     }
 
-    /// Leaves the waiting runs in the backlog, because the database is being closed.
+    /// Stops moving runs into the archive, because the database is being closed. The remaining runs
+    /// stay in the backlog.
     pub fn end_draining(&mut self) {
         self.looks = false;
         if let Some(backlog) = self.running.as_mut().and_then(|r| r.backlog.as_mut())
@@ -231,7 +237,7 @@ impl Archiving {
     }
 
     /// Takes one step. If it returns a run, that run is part of the archive or waits in the backlog, and the log may be
-    /// cut behind it.
+    /// cut up to the run's end.
     ///
     /// # Errors
     /// As [`Store::open`] and [`Store::create`], [`Archiver::step`], [`Publication::step`] and [`Core::set_archived`];
@@ -263,15 +269,14 @@ impl Archiving {
     fn step_at_archive(&mut self, core: &Core, mut running: Running) -> Result<ArchiverStep> {
         assert!(!self.is_away, "the archive is open");
         core.wal().hold_growth(false);
-        // While the archiver has work, it and the proof take steps in turn.
+        // While both have work, the archiver and the proof take steps in turn.
         self.proves = !self.proves && self.proving.is_busy() && self.row.makes_runs();
         if self.proves && self.proving.step(core, &running.store) {
             self.running = Some(running);
             return Ok(ArchiverStep::Working);
         }
         let mut step = running.step(core, &self.proving);
-        // A proof begins when the archiver is idle, or when a run has been added: under load the archiver is never
-        // idle.
+        // A proof begins when the archiver is idle or has just added a run. Under load the archiver is never idle.
         let is_time = matches!(step, Ok(ArchiverStep::Idle | ArchiverStep::Run(_)));
         if is_time
             && self.row.makes_runs()
@@ -283,14 +288,14 @@ impl Archiving {
         if step.is_ok() {
             self.running = Some(running);
         } else {
-            // The other users of the archive let go of it, and of its lock, before it is opened again.
+            // The archive is opened again only after its other users have dropped it, and with it its lock.
             self.lent.set(None);
         }
         step
     }
 
-    /// Steps while the archive is away. The archiver writes into the backlog; in turn with it, the backlog's runs are
-    /// merged, or moved into the archive.
+    /// Takes a step while a backlog is in use. The archiver, which writes into the backlog, takes turns with the
+    /// backlog itself, which merges its runs or moves them into the archive.
     fn step_away(&mut self, core: &Core, mut running: Running) -> Result<ArchiverStep> {
         let Some(backlog) = &mut running.backlog else {
             unreachable!("it was opened with a backlog");
@@ -334,7 +339,7 @@ impl Archiving {
                     self.run_on(running);
                     return Ok(ArchiverStep::Working);
                 }
-                // A run that will be drained is being named.
+                // The archiver is still adding a run to the backlog. That run will be drained too.
                 Turn::Drained(_) => {}
             }
         }
@@ -357,16 +362,15 @@ impl Archiving {
         self.proving.stats()
     }
 
-    /// Opens the archive, and also the backlog if runs wait there. If the archive is away, it opens the backlog alone.
+    /// Opens the archive, and also the backlog if runs wait there. If the archive is away, opens only the backlog.
     fn open(&mut self, core: &Core) -> Result<Running> {
         match self.find_archive(core) {
             Ok((store, wall_us)) => match self.open_at(core, store, wall_us) {
-                // Perhaps this is an older copy of the archive, and the right one will come back.
+                // This may be an older copy of the archive, and the current one may come back.
                 Err(error @ Error::ArchiveBehind { .. }) => self.open_without(core, error),
                 opened => opened,
             },
-            // Another process, or another machine within this one, may still have it open. The archive is not away
-            // then.
+            // The archive is locked, so it is not away: another process, or another user in this process, has it open.
             Err(error @ Error::Locked { .. }) => Err(error),
             Err(error) => self.open_without(core, error),
         }
@@ -421,7 +425,7 @@ impl Archiving {
         Opener { core, life, images }
     }
 
-    /// Begins to archive into a store, behind its end. `wall_us` is the latest moment up to that end.
+    /// Begins to archive into a store, from the store's end on. `wall_us` is the latest moment up to that end.
     fn archive_into(
         &self,
         core: &Core,
@@ -432,7 +436,8 @@ impl Archiving {
         let end = end_of(&store);
         let mut source = core.log_source(&end)?;
         if core.archived().is_none() {
-            // After this declaration the log is kept from `end` on, so it must reach back that far.
+            // `set_archived` makes the log keep everything from `end` on, so the log must still
+            // reach back to `end`.
             source.step(&core.wal().durable_end(Rung::Disk), |_, _| Ok(()))?;
             source = core.log_source(&end)?;
         }
@@ -474,7 +479,7 @@ impl Archiving {
         let life = mix64(self.life.wrapping_add(self.openings));
         self.openings += 1;
         let found = match list_archives(disk.as_ref()) {
-            // The archive is new, or away.
+            // The directory does not exist: the archive is new or away.
             Err(error) if error.is_not_found() => Vec::new(),
             found => found?,
         };
@@ -540,7 +545,8 @@ impl Running {
         }
         let mut images = core.images_for_archive();
         proving.add_images(&mut images);
-        // Noted behind the run's last frame: an ordered frame in it is of a family that the anchor declares.
+        // The anchor is noted after the run's last frame was read. So the noted anchor declares the family of every
+        // ordered frame in the run.
         self.store.note_anchor(core.anchor_for_archive());
         let edit = Edit::AddRun {
             run: Object::of(&run.summary),

@@ -1,4 +1,4 @@
-//! Figures of an archive: its distance behind the log, its contents, whether it can restore the database, and its
+//! Figures of an archive: how far it is behind the log, its contents, whether it can restore the database, and its
 //! faults.
 
 use std::sync::atomic::Ordering;
@@ -14,12 +14,12 @@ use crate::archiver::AtArchive;
 use crate::delays::Work;
 use crate::stats::{ArchiveStats, BackupState, DrillStats, ProofStats};
 
-/// An alarm is raised when this many checkpoints have not been proven.
+/// An alarm is raised when the images of this many checkpoints in a row have not been proven.
 pub const UNPROVEN_MAX: u64 = 4;
 
 impl AtArchive {
-    /// Returns the archive's fault: it is away, a proof or a drill has failed, proofs fail to appear, or backups are
-    /// gone.
+    /// Returns the archive's fault, if it has one: the archive is away, a proof or a drill has failed, no proof was
+    /// made for too long, or backups are missing.
     pub fn alarm(&self) -> Option<String> {
         if !self.archives {
             return None;
@@ -54,7 +54,8 @@ impl AtArchive {
         )
     }
 
-    /// Reads the report of the last drill. If the archive cannot be read, the report says so.
+    /// Reads the report of the last drill into the figures. Changes nothing if the archive is
+    /// closed or the report cannot be read.
     pub fn look_for_drill(&self) {
         let Some(store) = self.lent.get() else {
             return;
@@ -70,7 +71,7 @@ impl AtArchive {
         }
     }
 
-    /// Returns the alarm that no proof was made for too many checkpoints, if that is so.
+    /// Returns an alarm if [`UNPROVEN_MAX`] or more checkpoints have not been proven.
     fn absent(&self, proof: &ProofStats) -> Option<String> {
         let newest = self.ground.core.newest_digest()?.k.0;
         let unproven = match proof.image {

@@ -20,28 +20,29 @@ use crate::yielding::{Lag, Side, Yielding, urgency_of_lag};
 /// The archiver looks for durable epochs this often.
 const TICK: Duration = Duration::from_millis(20);
 
-/// The archive of an open database, as its threads know it.
+/// The archive of an open database: the state that the database's threads share.
 pub(crate) struct AtArchive {
     /// The database.
     pub ground: Arc<Ground>,
     /// True if an archive is configured.
     pub archives: bool,
-    /// The archive, if one is configured. Locked while a step is taken, with its I/O.
+    /// The archive, if one is configured. A thread that takes a step holds the lock, also during
+    /// the step's I/O.
     archiving: Mutex<Option<Archiving>>,
     /// The archive while it is open.
     pub lent: Lent,
-    /// Runs are asked for up to this epoch.
+    /// The highest epoch up to which runs were requested.
     to: AtomicU64,
     /// The figures of the archive since the database was opened.
     pub stats: Mutex<ArchiveStats>,
-    /// The distance by which the archive is behind.
+    /// The archive's distance behind the log.
     lag: Mutex<Lag>,
-    /// The time at which the archiver last had all that was durable.
+    /// The time at which the archive last held all durable epochs.
     pub caught_up_ns: AtomicU64,
 }
 
 impl AtArchive {
-    /// Takes the archive that is configured, if one is.
+    /// Returns the shared state for `archiving`, which is `None` if no archive is configured.
     pub fn new(ground: &Arc<Ground>, archiving: Option<Archiving>) -> AtArchive {
         AtArchive {
             ground: Arc::clone(ground),
@@ -55,7 +56,7 @@ impl AtArchive {
         }
     }
 
-    /// Runs a thread of the archiver.
+    /// Runs one of the archiver's two threads.
     pub fn archiver(&self, side: Side) {
         side.begin();
         let mut yielding = Yielding::default();
@@ -77,7 +78,8 @@ impl AtArchive {
         }
     }
 
-    /// Notes how far the archive is behind, and returns how urgent that is, in thousandths.
+    /// Notes how far the archive is behind the log. Returns the urgency of archiving, in
+    /// thousandths.
     fn archive_urgency(&self) -> u64 {
         let wal = self.ground.core.wal();
         let now_ns = self.ground.now_ns();
@@ -100,7 +102,7 @@ impl AtArchive {
         self.to.fetch_max(epoch.0, Ordering::SeqCst);
     }
 
-    /// Takes a step. Returns whether the archiver has no work for a while.
+    /// Takes a step of the archiver. Returns true if the archiver has no work for a while.
     fn archive_step(&self) -> bool {
         let wal = self.ground.core.wal();
         let now_ns = self.ground.now_ns();
@@ -121,7 +123,8 @@ impl AtArchive {
             return true;
         }
         if wal.is_short() {
-            // The next checkpoint cuts off the part of the log that the archive has.
+            // The log is short of room, and a checkpoint cuts only the part that the archive has.
+            // So ask for runs up to the durable end.
             archiving.cut_at(wal.durable(Rung::Disk));
         }
         archiving.cut_at(Epoch(self.to.load(Ordering::SeqCst)));
@@ -177,7 +180,7 @@ impl AtArchive {
         }
     }
 
-    /// Returns the archive, once the archiver has opened it.
+    /// Waits until the archiver has opened the archive, and returns the archive.
     pub fn open(&self) -> Result<Arc<Store>> {
         loop {
             if !self.archives {
@@ -221,7 +224,8 @@ impl AtArchive {
         }
     }
 
-    /// Archives all that is durable, after the threads have ended, unless the archive fails. The rest stays in the log.
+    /// Archives all durable epochs after the threads have ended. If the archive fails, the unarchived epochs stay in
+    /// the log.
     pub fn archive_rest(&self) {
         assert!(self.ground.is_stopping(), "nobody else archives");
         self.ask_to(self.ground.core.wal().durable(Rung::Disk));

@@ -9,7 +9,7 @@ use perdura_wal::Rung;
 use crate::delays::Work;
 use crate::ground::Ground;
 
-/// The pause between two looks of either thread.
+/// The pause of either thread between two checks for work.
 const TICK: Duration = Duration::from_millis(20);
 /// The housekeeper's pause while elements of deleted collections wait to be removed.
 const HURRY_TICK: Duration = Duration::from_millis(1);
@@ -18,7 +18,8 @@ const PURGE_TICKS: u64 = 5;
 /// The pause between two parts of a segment that is being zeroed.
 const ZEROING_PAUSE: Duration = Duration::from_millis(1);
 
-/// The greatest age of the anchor's statement about the log while the log is written, nanoseconds.
+/// While the log is written, the anchor's vouched epoch is updated at least this often,
+/// nanoseconds.
 const VOUCH_NS: u64 = 1_000_000_000;
 
 /// Runs the housekeeper's thread.
@@ -42,7 +43,7 @@ pub(crate) fn housekeeper(ground: &Ground) {
                 }
                 let failed = prepared.is_err();
                 ground.note_log(work, prepared.map(drop));
-                // Writers may have waited for this segment, and for another one behind it.
+                // Writers may have waited for this segment, and may wait for the next one.
                 ground.announce();
                 if failed {
                     break;
@@ -84,7 +85,8 @@ pub(crate) fn voucher(ground: &Ground) {
         if !due || ground.core.wal().failure().is_some() {
             continue;
         }
-        // Without this check, a database that is not written would look healthy.
+        // Without this check, a database that gets no writes would look healthy even if its files
+        // are gone.
         if now_ns >= checked_ns + VOUCH_NS {
             checked_ns = now_ns;
             if ground.core.check_files().is_err() {
@@ -111,12 +113,12 @@ pub(crate) fn voucher(ground: &Ground) {
     }
 }
 
-/// Takes one step for every partition. Returns whether one of them did all the work that a step may do.
+/// Takes one purge step for each partition. Returns true if a step reached its limit, so that more work is likely.
 fn purge(ground: &Ground) -> bool {
     let mut much = false;
     for _ in 0..ground.core.heap().geometry().partitions {
-        // A full log or a stopped database: expired rows are hidden anyway, and removing
-        // them can wait.
+        // The log is full or the database has stopped. Expired rows are hidden already, so their
+        // removal can wait.
         match ground.core.purge_step() {
             Ok(done) => {
                 much |= done >= ground.core.options().orphans.step_rows;

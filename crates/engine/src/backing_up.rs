@@ -5,9 +5,9 @@
 //! ```
 //!
 //! An archive without a backup restores nothing. So the first backup is made without a request, and retried while it
-//! fails. While the image is copied, one more checkpoint may run. The one after that would overwrite the image, so it
-//! waits. If the log runs out of room meanwhile, or the database is being closed, the copy is given up: writers come
-//! first.
+//! fails. While the image is copied, one more checkpoint may run. The second checkpoint would overwrite the image, so
+//! it waits for the copy. If the log runs out of room during this wait, or the database is being closed, the copy is
+//! given up.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,12 +24,12 @@ use crate::delays::Work;
 use crate::ground::Ground;
 use crate::stats::{BackupState, ListedBackup};
 
-/// The pause between two looks of the thread.
+/// The thread checks for requests this often.
 const TICK: Duration = Duration::from_millis(20);
 /// The interval at which the thread checks for a drill's report, nanoseconds.
 const LOOK_NS: u64 = 5_000_000_000;
 
-/// The requests for backups and their outcome. Runs are numbered from 1.
+/// The requests for backups and the outcome of the last one. Attempts are numbered from 1.
 #[derive(Default)]
 struct Backups {
     wanted: bool,
@@ -43,7 +43,7 @@ pub(crate) struct Backer {
     ground: Arc<Ground>,
     archive: Arc<AtArchive>,
     checkpoints: Arc<Checkpointer>,
-    /// Requests, and the end of the last backup; `ended` signals changes.
+    /// Requests, and the outcome of the last backup. `ended` signals the end of a backup.
     book: Mutex<Backups>,
     ended: Condvar,
 }
@@ -104,7 +104,8 @@ impl Backer {
         }
     }
 
-    /// Returns whether the archive is open, is to have a backup, and has none.
+    /// Returns whether a first backup has to be made: the archive is open, has no backup, and the
+    /// options ask for one.
     fn lacks_backup(&self) -> bool {
         let store = self.archive.lent.get();
         let store = store.filter(|_| self.ground.options.first_backup);
@@ -128,8 +129,8 @@ impl Backer {
         book.outcome = Some(outcome);
     }
 
-    /// Asks for a backup and returns its number. A backup that is being made already may lack the newest writes, so
-    /// another one follows it.
+    /// Asks for a backup and returns its number. A backup that is already being made may lack the newest writes, so it
+    /// does not count: a new backup follows it.
     pub fn want(&self) -> Result<u64> {
         if !self.archive.archives {
             return Err(Error::Usage(
@@ -187,8 +188,8 @@ impl Backer {
         self.book.lock().state.clone()
     }
 
-    /// Takes a checkpoint and copies its image to the archive, which then has a backup and all of the log up to the
-    /// image's end.
+    /// Takes a checkpoint and copies its image to the archive. On return the archive has the backup, and the log up to
+    /// the image's end.
     fn make_backup(&self) -> Result<BackupSummary> {
         let store = self.archive.open()?;
         let _alone = store.lease_backups()?;

@@ -1,7 +1,8 @@
-//! The distance by which the log's disks are behind, now and at worst.
+//! The distance of the log's disks behind the appended log: now, and the greatest since the
+//! database was opened.
 //!
-//! The worst case is noted where it occurs. The age of the oldest write grows until D advances. The bytes grow until a
-//! write of the log begins or ends.
+//! The maxima are noted just before a value can fall. The age of the oldest write grows until D, the durable epoch,
+//! advances. The bytes grow until a write of the log begins or ends.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,14 +10,14 @@ use perdura_wal::Rung;
 
 use crate::core::Core;
 
-/// The greatest distance of the disks behind the log since the database was opened.
+/// The most that the disks were behind the log since the database was opened.
 #[derive(Debug, Default)]
 pub(crate) struct Worst {
     bytes: AtomicU64,
     age_ns: AtomicU64,
 }
 
-/// Returns the bytes of blocks that are not on the log's disks.
+/// Returns the bytes of log blocks that are not on the log's disks yet.
 pub(crate) fn unsynced_bytes(core: &Core) -> u64 {
     core.wal().waiting_bytes(Rung::Disk)
 }
@@ -32,7 +33,7 @@ impl Worst {
         self.age_ns.load(Ordering::Relaxed) / 1000
     }
 
-    /// Notes how far the disks are behind now.
+    /// Updates the maxima with how far the disks are behind now.
     pub fn note(&self, core: &Core) {
         if core.wal().is_idle() {
             return;
@@ -44,7 +45,8 @@ impl Worst {
         self.bytes.fetch_max(bytes, Ordering::Relaxed);
     }
 
-    /// Runs `raise`. If D advances, notes the age that the oldest write had reached.
+    /// Runs `raise`. If D advances during it, updates the maximum age with the age that the oldest
+    /// write had before.
     pub fn watch<T>(&self, core: &Core, raise: impl FnOnce() -> T) -> T {
         let wal = core.wal();
         let Some(since_ns) = wal.waiting_since_ns(Rung::Disk) else {

@@ -12,7 +12,8 @@ use crate::durability::Durability;
 use crate::options::Options;
 use crate::typed::{AcceptDivergence, LogForm, Registered};
 
-/// Collects what a program declares; see [`Db::builder`].
+/// Collects the settings, tables and procedures with which a database is opened; see
+/// [`Db::builder`].
 #[derive(Debug, Clone)]
 #[must_use = "`open` opens the database"]
 pub struct Builder {
@@ -58,7 +59,7 @@ impl Builder {
         self
     }
 
-    /// Sets the durability of a commit when a call that waits returns.
+    /// Sets the durability that a commit has when a waiting call such as [`Db::write`] returns.
     pub fn durability(mut self, durability: Durability) -> Builder {
         self.options.durability = durability;
         self
@@ -70,21 +71,21 @@ impl Builder {
         self
     }
 
-    /// Sets the contents of the effect of a changed row.
+    /// Sets what the logged effect of a changed row contains.
     pub fn value_form(mut self, form: ValueForm) -> Builder {
         self.options.typed.form = form;
         self
     }
 
-    /// Sets whether calls that cannot be logged as commands are refused. Otherwise the log holds their effects.
+    /// If `strict`, calls that cannot be logged as commands are refused. Otherwise their effects are logged instead.
     pub fn strict(mut self, strict: bool) -> Builder {
         self.options.typed.strict = strict;
         self
     }
 
     /// Accepts the results of a replay that differ from the log, because a procedure is not deterministic or its text
-    /// has changed. The new results are valid from there on. `hear` gets each record that differs. A checkpoint ends
-    /// the open, so the next one replays none of it.
+    /// has changed. The new results then replace the logged ones. `hear` is called with each record that differs. The
+    /// open ends with a checkpoint, so the next open does not replay these records.
     pub fn accept_divergence(
         mut self,
         hear: impl Fn(&Divergence) + Send + Sync + 'static,

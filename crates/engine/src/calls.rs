@@ -41,16 +41,18 @@ impl Db {
     /// Runs a procedure and waits until it is durable.
     ///
     /// # Errors
-    /// [`Abort::Refused`] with the error of the procedure's abort: then nothing of it is left. [`Abort::Database`] as
-    /// [`Db::write`]; [`perdura_base::Error::Usage`] if the database was not opened with this procedure.
+    /// [`Abort::Refused`] with the procedure's own error if the procedure aborts; its changes are undone.
+    /// [`Abort::Database`] with the errors of [`Db::write`], and with [`perdura_base::Error::Usage`] if the database
+    /// was not opened with this procedure.
     ///
     /// # Panics
-    /// If the procedure does: its transaction is undone, and the database stays open.
+    /// If the procedure panics. Its transaction is undone, and the database stays open.
     pub fn call<P: Procedure>(&self, procedure: P, args: P::Args) -> Result<P::Output, Abort> {
         Ok(self.submit(procedure, args)?.wait()?)
     }
 
-    /// Runs a procedure and returns as soon as others see its changes.
+    /// Runs a procedure and returns as soon as its changes are visible to others, before they are
+    /// durable.
     ///
     /// # Errors
     /// As [`call`](Self::call).
@@ -82,8 +84,8 @@ impl Db {
     }
 
     /// Drops a typed table with all its rows. Returns false if no table has that name. The drop is durable when this
-    /// returns. Verbs on the table fail from then on. A program that declares it gets a new, empty one when it opens
-    /// the database again.
+    /// returns. Verbs on the table fail from then on. A program that still declares the table gets a new, empty table
+    /// when it opens the database again.
     ///
     /// ```
     /// # perdura::table! { pub struct Visit in "visits" { key(id: u64), page: String } }
@@ -97,7 +99,7 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// Those of a write.
+    /// The errors of a write.
     pub fn drop_table(&self, name: &str) -> Result<bool> {
         let core = self.shared.core();
         let (flushed, ticket) = loop {
@@ -114,11 +116,11 @@ impl Db {
         Ok(true)
     }
 
-    /// Drops a map with all its entries. Returns false if no map has that name. Handles of it find nothing from then
-    /// on, and their writes fail.
+    /// Drops a map with all its entries. Returns false if no map has that name. Existing [`Map`](map::Map) handles of
+    /// the map then find no entries, and their writes fail.
     ///
     /// # Errors
-    /// Those of a write.
+    /// The errors of a write.
     pub fn drop_map(&self, name: &str) -> Result<bool> {
         self.drop_table(&map::table_name(name))
     }

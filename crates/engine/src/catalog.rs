@@ -51,7 +51,8 @@ pub(crate) fn put_table(tx: &mut Tx<'_>, name: &str, entry: &Entry) -> Result<()
     tx.put_catalog(CATALOG, &row_key(name), &value)
 }
 
-/// Returns the catalog's entry of the table of a name, within a transaction that holds every latch.
+/// Returns the catalog's entry for a table name, within a transaction that holds every latch.
+/// `None`: no such table.
 pub(crate) fn find_table(tx: &Tx<'_>, name: &str) -> Result<Option<Entry>> {
     let key = row_key(name);
     let Some(row) = tx.peek(CATALOG, &key)? else {
@@ -70,7 +71,8 @@ pub(crate) fn remove_table(tx: &mut Tx<'_>, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Writes the row of a new version of a procedure and returns its id, which was never used.
+/// Writes the row of a new version of a procedure. Gives the version an id that was never used, and
+/// returns the row.
 pub(crate) fn put_procedure(
     tx: &mut Tx<'_>,
     name: &str,
@@ -112,7 +114,7 @@ fn put_number(tx: &mut Tx<'_>, key: &[u8], number: u32) -> Result<()> {
     tx.put_catalog(CATALOG, key, &value)
 }
 
-/// Reads a number of the catalog; 1 if it was never written.
+/// Returns the number under a key of the catalog, or 1 if the key was never written.
 fn read_number(tx: &Tx<'_>, key: &[u8]) -> Result<u32> {
     let Some(row) = tx.peek(CATALOG, key)? else {
         return Ok(1);
@@ -134,7 +136,8 @@ pub(crate) fn damaged(what: &str) -> Error {
     )
 }
 
-/// Returns the error for a table that another build made, of a kind that this build cannot serve.
+/// Returns the error for a table whose kind this build does not know, because a newer build made
+/// the table.
 fn unknown_kind(table: &str, UnknownKind { part, code }: UnknownKind) -> Error {
     Error::corrupt(
         format!("catalog (table 0), table {table}"),
@@ -151,7 +154,7 @@ fn unknown_kind(table: &str, UnknownKind { part, code }: UnknownKind) -> Error {
 pub(crate) struct Entry {
     pub id: TableId,
     pub kind: TableKind,
-    /// The schema of a typed table; empty for others.
+    /// The encoded schema of a typed table; empty if the table is not typed.
     pub schema: Vec<u8>,
 }
 
@@ -168,7 +171,7 @@ pub(crate) struct ProcedureRow {
 
 pub(crate) type Tables = BTreeMap<String, Entry>;
 
-/// Returns the tables of a heap whose table 0 is indexed.
+/// Returns the tables that a heap's catalog lists. The catalog, table 0, must be indexed.
 pub(crate) fn tables_of(heap: &Heap) -> Result<Tables> {
     let mut tables = Tables::new();
     for id in (0..heap.geometry().partitions).map(PartitionId) {
@@ -177,7 +180,7 @@ pub(crate) fn tables_of(heap: &Heap) -> Result<Tables> {
     Ok(tables)
 }
 
-/// Adds the tables whose rows one partition holds.
+/// Adds the tables whose catalog rows are in one partition.
 fn read_tables(part: &Partition, tables: &mut Tables) -> Result<()> {
     let mut read = Ok(());
     part.for_each(CATALOG, |row| {
@@ -188,7 +191,7 @@ fn read_tables(part: &Partition, tables: &mut Tables) -> Result<()> {
     read
 }
 
-/// Adds the table that a row of the catalog names, if it names one.
+/// Adds the table that a row of the catalog describes, if the row describes a table.
 pub(crate) fn read_row(key: &[u8], value: &[u8], tables: &mut Tables) -> Result<()> {
     let Some(name) = key.strip_prefix(b"t") else {
         return Ok(());
@@ -207,7 +210,8 @@ pub(crate) fn read_row(key: &[u8], value: &[u8], tables: &mut Tables) -> Result<
     Ok(())
 }
 
-/// Returns the procedures of a heap whose table 0 is indexed, by id.
+/// Returns the procedures that a heap's catalog lists, by id. The catalog, table 0, must be
+/// indexed.
 pub(crate) fn procedures_of(heap: &Heap) -> Result<BTreeMap<u32, ProcedureRow>> {
     let mut procedures = BTreeMap::new();
     for id in (0..heap.geometry().partitions).map(PartitionId) {
@@ -247,7 +251,8 @@ fn read_procedure(key: &[u8], value: &[u8]) -> Result<Option<ProcedureRow>> {
     parsed.map(Some).ok_or_else(|| damaged("a procedure's row"))
 }
 
-/// Returns the tables of a heap whose table 0 is indexed, for the restart.
+/// Returns the kinds of a heap's tables, the catalog's included, for the restart. The catalog must
+/// be indexed.
 fn read_catalog(heap: &Heap) -> Result<Catalog> {
     let tables = tables_of(heap)?.into_values();
     let mut catalog: Catalog = tables.map(|entry| (entry.id, entry.kind)).collect();

@@ -17,18 +17,18 @@ use crate::delays::Work;
 use crate::ground::Ground;
 use crate::pace::ImagePacer;
 
-/// The thread's rhythm.
+/// The thread checks for work this often.
 const TICK: Duration = Duration::from_millis(20);
-/// The time that a checkpoint waits for a full disk before it is deferred, nanoseconds.
+/// A checkpoint waits this long for a log without room before it is deferred, nanoseconds.
 const FULL_PATIENCE_NS: u64 = 2_000_000_000;
 
-/// The requests for checkpoints and their outcome. Runs are numbered from 1.
+/// The requests for checkpoints and the outcome of the last one. Checkpoints are numbered from 1.
 #[derive(Debug, Default)]
 struct Checkpoints {
     wanted: bool,
     started: u64,
     ended: u64,
-    /// The error that cancelled the run that ended last.
+    /// The error that cancelled the last checkpoint, if it was cancelled.
     error: Option<String>,
 }
 
@@ -36,12 +36,13 @@ struct Checkpoints {
 pub(crate) struct Checkpointer {
     ground: Arc<Ground>,
     archive: Arc<AtArchive>,
-    /// Requests, and the end of the last checkpoint; `ended` signals changes.
+    /// Requests, and the outcome of the last checkpoint. `ended` signals the end of a checkpoint.
     book: Mutex<Checkpoints>,
     ended: Condvar,
-    /// True if checkpoints need not leave time to transactions, because the database is being closed.
+    /// True if checkpoints run at full speed, because the database is being closed.
     hurry: AtomicBool,
-    /// True if a checkpoint needs the image that is being copied.
+    /// True if a checkpoint has to overwrite the image that is being copied, so that the copy must
+    /// be given up.
     give_up_copy: AtomicBool,
 }
 
@@ -58,12 +59,13 @@ impl Checkpointer {
         }
     }
 
-    /// Leaves no time to transactions from now on.
+    /// Makes checkpoints run at full speed from now on, because the database is being closed.
     pub fn hurry(&self) {
         self.hurry.store(true, Ordering::SeqCst);
     }
 
-    /// Asks for a checkpoint in the background; `false` if one is running.
+    /// Asks for a checkpoint in the background. Returns `false`, and asks for none, if a checkpoint
+    /// is running.
     pub fn want(&self) -> bool {
         let mut book = self.book.lock();
         assert!(book.ended <= book.started, "what ended was begun");
@@ -78,7 +80,7 @@ impl Checkpointer {
         self.give_up_copy.store(false, Ordering::SeqCst);
     }
 
-    /// Returns whether the image that is being copied is needed for a checkpoint.
+    /// Returns whether the copy must be given up, because a checkpoint has to overwrite the image.
     pub fn gives_up_copy(&self) -> bool {
         self.give_up_copy.load(Ordering::SeqCst)
     }
@@ -90,7 +92,7 @@ impl Checkpointer {
             if self.ground.core.wal().failure().is_some() {
                 continue;
             }
-            // After a cancelled checkpoint the next one takes its time: each writes marks to the log.
+            // After a cancelled checkpoint the next one is delayed, because each attempt writes marks to the log.
             let due = self
                 .ground
                 .delays
@@ -123,7 +125,7 @@ impl Checkpointer {
         }
     }
 
-    /// Asks for a checkpoint that begins now or later, and waits for its end.
+    /// Asks for a checkpoint that begins after this call, and waits until it ends.
     pub fn checkpoint(&self) -> Result<()> {
         let mut book = self.book.lock();
         // A checkpoint that is running began before this call, so wait for the next one.
@@ -197,8 +199,8 @@ impl Checkpointer {
         }
     }
 
-    /// Waits, before a checkpoint, as long as the image that it would overwrite is being copied. Without room in the
-    /// log, and when the database is closed, the copy is given up.
+    /// Waits while the image that the next checkpoint overwrites is being copied. If the log has no room, or the
+    /// database is being closed, makes the backup give up the copy.
     fn wait_for_copy(&self) -> Result<()> {
         while self.ground.core.checkpoint_is_held() {
             if self.ground.is_stopping() {

@@ -1,6 +1,6 @@
 //! The database without a thread. A commit returns a ticket. Flushing, checkpointing, expiry and reclaiming are steps
-//! that the caller takes. The caller is the threads of [`crate::Db`], or the simulator, in the order that its seed
-//! chooses.
+//! that the caller takes. The callers are the threads of [`crate::Db`], or the simulator, which takes the steps in an
+//! order that its seed determines.
 
 use std::collections::BTreeMap;
 use std::ops::Deref;
@@ -37,14 +37,15 @@ mod typed;
 pub use crate::env::Env;
 pub use crate::purge::{ExpiredListener, Flushed};
 
-/// Gets the number of bytes of the log that a transaction awaits, at the end of each run.
+/// Called at the end of each run of a transaction, with the bytes of log room that the transaction
+/// awaits, if any.
 pub(crate) type Watch<'a> = &'a mut dyn FnMut(Option<usize>);
 
 /// An open database that does nothing by itself.
 pub struct Core {
     env: Env,
     options: CoreOptions,
-    /// The parts beneath its transactions: log, pages, anchor, checkpoints.
+    /// The parts below the transactions: log, pages, anchor, checkpoints.
     life: Life,
     executor: Executor,
     tables: NamedTables,
@@ -74,7 +75,7 @@ impl Core {
         Core::open_by(Yardstick::Product, env, options, progress)
     }
 
-    /// Opens the database with the log that the yardstick says, for measurements.
+    /// Opens the database with the log that `yardstick` chooses, for measurements.
     ///
     /// # Errors
     /// As [`Core::open`].
@@ -112,7 +113,7 @@ impl Core {
         Ok(core)
     }
 
-    /// Assembles the parts of a database that is back.
+    /// Assembles the core from the parts of a recovered database.
     fn of(env: Env, options: CoreOptions, life: Life, yardstick: Yardstick) -> Result<Core> {
         let (heap, wal) = (&life.heap, &life.wal);
         heap.set_snapshot_mode(options.snapshot_mode);
@@ -142,7 +143,8 @@ impl Core {
         })
     }
 
-    /// Gives each name its table: the one that the catalog has, or a new one.
+    /// Gives each name its table from the catalog. Makes a new table for a name that the catalog
+    /// does not have.
     fn name_tables(&self) -> Result<()> {
         let unnamed = self.tables.load(&self.heap)?;
         if !unnamed.is_empty() {
@@ -156,7 +158,7 @@ impl Core {
         Ok(())
     }
 
-    /// Asserts that log, anchor and heap agree when a life begins.
+    /// Asserts that log, anchor and heap agree when a life of the database begins.
     fn assert_resumed(&self) {
         assert_eq!(
             usize::from(self.wal.streams()),
@@ -170,7 +172,7 @@ impl Core {
         );
     }
 
-    /// Makes the tables that a restart found known, also those that have no page.
+    /// Attaches the tables that a restart found to the heap, also tables without a page.
     fn attach_tables(&self, catalog: &Catalog, forms: &CatalogRows) {
         let anchored = self.anchor.get().geometry;
         assert_eq!(*self.heap.geometry(), anchored, "the heap is the anchor's");
@@ -193,8 +195,9 @@ impl Core {
         self.nodes.as_ref()
     }
 
-    /// Hands the appended frames to the nodes, as far as the log's tail has room. Ends the epoch for them, unless nodes
-    /// still have an epoch to answer for. Frames that are appended meanwhile follow in one later epoch.
+    /// Ends the current epoch, unless the nodes still have to acknowledge an earlier one. Then hands the frames of
+    /// ended epochs to the nodes, as far as the log's tail has room. While the nodes have not answered, new frames
+    /// gather in one epoch.
     ///
     /// # Errors
     /// As [`perdura_wal::Wal::ship_step`].
@@ -222,7 +225,8 @@ impl Core {
     /// Runs a transaction; see [`Executor::run`].
     ///
     /// # Errors
-    /// The error of `f`; a full log or a stopped database at its first write, with nothing done.
+    /// The error of `f`. If the log is full or the database has stopped, the first write in `f`
+    /// fails and nothing is changed.
     pub fn transact<R, E: From<Error>>(
         &self,
         parts: &PartitionSet,
@@ -264,7 +268,8 @@ impl Core {
         self.wal.admit(self.wal.idlest(), bytes)
     }
 
-    /// Returns the partition at which a cursor of [`Tx::scan_keys`] is; `None` beyond the last.
+    /// Returns the partition that a cursor of [`Tx::scan_keys`] points into; `None` if the cursor
+    /// is after the last partition.
     #[must_use]
     pub fn partition_of_cursor(&self, cursor: u64) -> Option<PartitionId> {
         let geometry = self.heap.geometry();
@@ -282,7 +287,8 @@ impl Core {
         partition
     }
 
-    /// Fetches what transactions on keys of a table will need soon; see [`perdura_heap::ahead`].
+    /// Prefetches the memory that transactions on these keys of a table will need soon; see
+    /// [`perdura_heap::ahead`].
     pub fn look_ahead<'k>(&self, table: TableId, keys: impl Iterator<Item = &'k [u8]>) {
         let geometry = self.heap.geometry();
         let hashes: SmallVec<[_; AHEAD_KEYS]> = keys.map(|key| geometry.hash(key)).collect();
@@ -295,7 +301,8 @@ impl Core {
         PartitionSet::all(self.heap.geometry().partitions)
     }
 
-    /// Returns the table of a name that the database was opened with. Read it inside a transaction.
+    /// Returns the table of a name that the database was opened with; `None` for other names. Call
+    /// this inside a transaction.
     #[must_use]
     pub fn table(&self, name: &str) -> Option<TableId> {
         self.tables.table(name)
@@ -312,7 +319,7 @@ impl Core {
         &self.tables
     }
 
-    /// Notes the use of keys from now on, or stops noting it; see [`Tx::idle_seconds`]. Keys that exist now count as
+    /// Starts or stops recording when keys are used; see [`Tx::idle_seconds`]. At the start, existing keys count as
     /// used now. The times are in memory only: 4 bytes for each place of the index of keys.
     pub fn note_accesses(&self, on: bool) {
         let now_ms = self.env.clock.wall_us() / 1000;
@@ -332,12 +339,12 @@ impl Core {
         Ok(ticket)
     }
 
-    /// Gives names new, empty tables within a transaction that holds every partition. From here on [`Renewal::table`]
-    /// returns a name's table for this transaction. No other transaction sees it before
+    /// Gives names new, empty tables within a transaction that holds every partition. From here on this transaction
+    /// finds a name's new table by [`Renewal::table`]. Other transactions see the new table only after
     /// [`finish_flush`](Self::finish_flush).
     ///
     /// # Errors
-    /// An error, which the caller must return.
+    /// The caller must return any error, so that the transaction is undone.
     pub fn begin_renewal(
         &self,
         tx: &mut Tx<'_>,
@@ -348,11 +355,11 @@ impl Core {
         self.tables.renew(tx, places, renewal)
     }
 
-    /// Exchanges the tables of two names within a transaction that holds every partition. It is published like a
-    /// renewal.
+    /// Exchanges the tables of two names within a transaction that holds every partition. Publish the exchange with
+    /// [`finish_flush`](Self::finish_flush), as a renewal.
     ///
     /// # Errors
-    /// An error, which the caller must return.
+    /// The caller must return any error, so that the transaction is undone.
     pub fn swap_tables(&self, tx: &mut Tx<'_>, places: [u8; 2], swap: &mut Renewal) -> Result<()> {
         tx.admit(4096)?;
         self.tables.swap(tx, places, swap)
@@ -361,8 +368,8 @@ impl Core {
     /// Publishes a renewal. This must be the last step of its transaction.
     ///
     /// # Errors
-    /// An error, which the caller must return; also if an earlier verb of the transaction was refused and the closure
-    /// dropped the error.
+    /// Also the error of an earlier verb that the closure has ignored. The caller must return any error, so that the
+    /// transaction is undone.
     pub fn finish_flush(&self, tx: &mut Tx<'_>, flush: &Renewal) -> Result<Flushed> {
         // From here to the commit nothing may fail, and the transaction cannot be undone.
         tx.check_not_refused()?;
@@ -370,7 +377,7 @@ impl Core {
         Ok(Flushed::of(self.tables.install(tx, flush)?))
     }
 
-    /// Hands the tables that a flush detached to the purge, after the transaction.
+    /// Hands the tables that a flush detached to the purge. Call this after the transaction.
     pub fn reclaim_flushed(&self, flushed: Flushed) {
         self.purge.take_flushed(flushed);
         self.start_reclaim();
@@ -398,8 +405,8 @@ impl Core {
         &self.env.clock
     }
 
-    /// Returns, for each log stream, the way in which its writes become durable, and the reason. Empty where that is
-    /// not known.
+    /// Returns, for each log stream, how its writes become durable, and the reason for that choice. Streams for which
+    /// this is not known are left out.
     #[must_use]
     pub fn log_ways(&self) -> Vec<LogWayReport> {
         let logs = self.env.disks.logs.iter();
@@ -409,13 +416,13 @@ impl Core {
     /// Removes log segments and directories that the last checkpoint could not remove.
     ///
     /// # Errors
-    /// The disk's; the files only take space, so try again later.
+    /// The errors of the disk. The files do no harm except for their space, so try again later.
     pub fn clear_away(&self) -> Result<()> {
         self.checkpoints.clear_away()
     }
 
-    /// Returns whether the log has grown enough for a checkpoint, or a deferred checkpoint is to continue. The image of
-    /// a deferred one may be named already, and only its end cuts the log.
+    /// Returns whether the log has grown enough for a checkpoint, or a deferred checkpoint is to continue. The anchor
+    /// may already name the image of a deferred checkpoint, but the log is cut only when the checkpoint ends.
     #[must_use]
     pub fn checkpoint_is_due(&self) -> bool {
         if self.checkpoint_stats().running {
@@ -439,9 +446,9 @@ impl Core {
         self.wal.bytes_since(&from) >= self.options.checkpoint_log_bytes
     }
 
-    /// Makes the restart's record durable and makes the anchor vouch for it, before anything of this life is
-    /// acknowledged. Otherwise the loss of the life's only segment would look like a life that wrote nothing. If the
-    /// log is short of room, or the disk is too full for the anchor, this is deferred.
+    /// Makes the restart's log record durable and makes the anchor vouch for it, before this life acknowledges
+    /// anything. Otherwise a life whose only segment is lost would look like a life that wrote nothing. If the log is
+    /// short of room, or the disk is too full for the anchor, the voucher does this later.
     ///
     /// # Errors
     /// As [`Life::flush_all`] and [`Life::vouch`].
@@ -458,12 +465,13 @@ impl Core {
                 );
                 Ok(())
             }
-            // The voucher continues to try.
+            // The voucher tries again.
             Err(_) => self.wal.check(),
         }
     }
 
-    /// Returns the logical digest: equal for equal data, whatever its history; see [`crate::digest`].
+    /// Returns the logical digest. Databases with equal data have equal digests, whatever their histories; see
+    /// [`crate::digest`].
     ///
     /// # Errors
     /// [`Error::Corrupt`] for a row that cannot be read.
@@ -474,7 +482,8 @@ impl Core {
     /// Reads all data; see [`crate::digest::summary`].
     ///
     /// # Errors
-    /// As [`digest`](Self::digest); [`Error::LogFull`] if pages of a tree wait for the log: try again later.
+    /// As [`digest`](Self::digest). [`Error::LogFull`] if changed pages of a tree cannot leave memory before the log is
+    /// written: try again later.
     pub fn summary(&self) -> Result<Summary> {
         crate::digest::summary(&self.life.data())
     }

@@ -1,8 +1,8 @@
 //! Redis's sixteen databases: the tables `db0` to `db15`, by number.
 //!
-//! This is a thin layer over the tables that [`Core`] knows by name. It belongs to the engine for two reasons. FLUSHALL
-//! and SWAPDB are renewals of names within transactions. And a program that embeds the engine opens the same directory
-//! and must find the same databases.
+//! This is a thin layer over the tables that [`Core`] knows by name. It belongs to the engine, not to the server, for
+//! two reasons. FLUSHALL and SWAPDB have to change the tables of names within transactions. And a program that embeds
+//! the engine may open a server's directory and must find the same databases.
 
 use perdura_base::{Result, TableId};
 use perdura_recovery::Catalog;
@@ -30,14 +30,15 @@ fn places(index: Option<u8>) -> std::ops::Range<u8> {
     }
 }
 
-/// Returns whether a catalog names all databases. The catalog of every database that was opened once does.
+/// Returns whether a catalog names all databases. This holds for every database that was opened at least once.
 #[must_use]
 pub fn names_databases(catalog: &Catalog) -> bool {
     catalog.len() > DATABASE_NAMES.len()
 }
 
 impl Core {
-    /// Returns the table of a Redis database. Read it inside a transaction.
+    /// Returns the table of a Redis database. Call this inside a transaction, because a flush
+    /// changes the table.
     ///
     /// # Panics
     /// If the database was opened without this table; see [`CoreOptions::tables`].
@@ -63,7 +64,7 @@ impl Core {
     /// Empties one database, or all, within a transaction; see [`Core::begin_renewal`].
     ///
     /// # Errors
-    /// An error, which the caller must return.
+    /// The caller must return any error, so that the transaction is undone.
     pub fn begin_flush(
         &self,
         tx: &mut Tx<'_>,
@@ -76,7 +77,7 @@ impl Core {
     /// Exchanges the contents of two databases within a transaction; see [`Core::swap_tables`].
     ///
     /// # Errors
-    /// An error, which the caller must return.
+    /// The caller must return any error, so that the transaction is undone.
     pub fn swap_databases(
         &self,
         tx: &mut Tx<'_>,
@@ -106,7 +107,7 @@ impl Db {
     /// Empties databases within a transaction; see [`Core::begin_renewal`].
     ///
     /// # Errors
-    /// An error, which the caller must return.
+    /// The caller must return any error, so that the transaction is undone.
     pub fn begin_flush(
         &self,
         tx: &mut Tx<'_>,
@@ -119,7 +120,7 @@ impl Db {
     /// Swaps databases within a transaction; see [`Core::swap_tables`].
     ///
     /// # Errors
-    /// An error, which the caller must return.
+    /// The caller must return any error, so that the transaction is undone.
     pub fn swap_databases(
         &self,
         tx: &mut Tx<'_>,
@@ -129,7 +130,8 @@ impl Db {
         self.shared.core().swap_databases(tx, databases, swap)
     }
 
-    /// Returns the number of rows of a Redis database, and the number of those that have an expiry.
+    /// Returns the number of rows of a Redis database, and the number of its rows that have an
+    /// expiry.
     ///
     /// # Errors
     /// As [`Db::write_later`].

@@ -2,19 +2,19 @@
 //!
 //! | thread | does |
 //! |---|---|
-//! | one flusher a stream | closes epochs (the first of them), writes, syncs, wakes waiting callers |
+//! | one flusher for each stream | writes, syncs, wakes waiting callers; the first stream's flusher also closes epochs |
 //! | checkpointer | begins a checkpoint when the log has grown or a caller asks; paces its writes |
 //! | voucher | reports to the anchor every second how far the log is durable |
-//! | two of the archiver | write runs of the log into the archive, if one is configured: one of them while a core is idle, the other while none is |
-//! | backup | copies images into the archive when it is asked to, the first one by itself |
-//! | two of the merger | merge them in the same way, unless that is left to an archive agent |
+//! | two archivers | write runs of the log into the archive, if one is configured: one thread while a core is idle, the other while all are busy |
+//! | backup | copies images into the archive on request; makes the first backup without a request |
+//! | two mergers | merge the archive's runs, divided in the same way, unless an archive agent does that |
 //! | housekeeper | prepares segments, removes expired rows, frees pages |
 //!
 //! Transactions run in their caller's thread. All threads end when the last handle is dropped.
 //!
 //! # Locks
-//! `LogWriter::turn` is taken before any lock of the log, and held while the first stream is flushed.
-//! `Ground::waiting` protects nothing but the wait itself; no other lock is taken under it.
+//! `LogWriter::turn` is taken before any lock of the log, and held while the first stream is flushed. `Ground::waiting`
+//! protects only the wait on its condition variable. No other lock is taken while it is held.
 
 use std::sync::Arc;
 
@@ -68,8 +68,8 @@ impl Db {
         self.shared.core().all_partitions()
     }
 
-    /// Returns the table of a name that the database was opened with. It changes when the table is emptied: call this
-    /// inside the transaction.
+    /// Returns the table of a name that the database was opened with; `None` for other names. Emptying a table gives
+    /// its name another table, so call this inside the transaction.
     #[must_use]
     pub fn table(&self, name: &str) -> Option<TableId> {
         self.shared.core().table(name)
@@ -78,7 +78,7 @@ impl Db {
     /// Publishes a flush. This must be the last step of its transaction.
     ///
     /// # Errors
-    /// An error, which the caller must return.
+    /// The caller must return any error, so that the transaction is undone.
     pub fn finish_flush(&self, tx: &mut Tx<'_>, flush: &Renewal) -> Result<Flushed> {
         self.shared.core().finish_flush(tx, flush)
     }
@@ -88,12 +88,13 @@ impl Db {
         self.shared.core().reclaim_flushed(flushed);
     }
 
-    /// Notes the use of keys from now on, or stops noting it; see [`Core::note_accesses`](crate::Core::note_accesses).
+    /// Starts or stops recording when keys are used; see [`Core::note_accesses`](crate::Core::note_accesses).
     pub fn note_accesses(&self, on: bool) {
         self.shared.core().note_accesses(on);
     }
 
-    /// Returns the durable epoch of the log's disks: transactions up to it survive.
+    /// Returns the durable epoch of the log's disks. Transactions of this epoch and earlier ones
+    /// survive a crash.
     #[must_use]
     pub fn durable(&self) -> Epoch {
         self.shared.core().wal().durable(Rung::Disk)
@@ -120,15 +121,15 @@ impl Db {
         self.shared.core().wal().check()
     }
 
-    /// Returns the work that a failing disk delays and that is retried; usually the list is empty. Delayed work costs
-    /// space, and in the end room for writes. It never costs acknowledged data.
+    /// Returns the work that failed because of a disk and is being retried. The list is usually empty. Delayed work
+    /// takes up space, and in the end writes are refused for lack of room. It never loses acknowledged data.
     #[must_use]
     pub fn delayed(&self) -> Vec<Delayed> {
         self.shared.ground.delays.list()
     }
 
     /// Sets the listener for keys that the purge removes because they are past their expiry. The listener gets the
-    /// epoch of the removal, and may report the removal when that epoch is durable. Call this once.
+    /// epoch of the removal. It should report the removal to others only when that epoch is durable. Call this once.
     pub fn on_expired(&self, f: ExpiredListener) {
         self.shared.core().on_expired(f);
     }
@@ -139,9 +140,9 @@ impl Db {
         self.shared.core().hold_purge(held);
     }
 
-    /// Returns whether a writer of about `bytes` should wait. It should if the log is behind, or if too much is kept
-    /// for a checkpoint of the data that has changed since its cut. [`transact`](Self::transact) delays its caller
-    /// somewhat later than this.
+    /// Returns whether a writer of about `bytes` should wait. A writer should wait if the log is behind. It should also
+    /// wait if too many old versions of changed pages are kept for a checkpoint or a snapshot.
+    /// [`transact`](Self::transact) delays its caller somewhat later than this.
     #[must_use]
     pub fn is_behind(&self, bytes: usize) -> bool {
         let (wal, heap) = (self.shared.core().wal(), self.shared.core().heap());
@@ -158,7 +159,8 @@ impl Db {
         self.shared.exposure()
     }
 
-    /// Asks for a checkpoint in the background; `false` if one is running.
+    /// Asks for a checkpoint in the background. Returns `false`, and asks for none, if a checkpoint
+    /// is running.
     ///
     /// # Errors
     /// [`Error::Stopped`](perdura_base::Error::Stopped).
@@ -170,7 +172,8 @@ impl Db {
     /// Takes a checkpoint and waits for it.
     ///
     /// # Errors
-    /// The error that cancelled it, or [`Error::Stopped`](perdura_base::Error::Stopped).
+    /// The error that cancelled the checkpoint, or
+    /// [`Error::Stopped`](perdura_base::Error::Stopped).
     pub fn checkpoint(&self) -> Result<()> {
         self.shared.checkpoints.checkpoint()
     }
@@ -207,8 +210,8 @@ impl Db {
         self.shared.core().digest()
     }
 
-    /// Checks that each row can be read. Also checks that all pages of trees are reached, with the keys and levels that
-    /// lead to them. `perdura verify` checks the files of a stopped database.
+    /// Checks that each row can be read. For trees, also checks that every page is reached from its parent, with the
+    /// keys and the level that the parent expects. `perdura verify` checks the files of a stopped database.
     ///
     /// # Errors
     /// [`perdura_base::Error::Corrupt`] for the first row or page that is wrong.
@@ -236,7 +239,7 @@ impl Db {
         self.shared.core().summary()
     }
 
-    /// Closes cleanly: takes a last checkpoint, then marks the log behind it as empty. Other handles see a stopped
+    /// Closes cleanly: takes a last checkpoint, then marks the log after it as empty. Other handles then see a stopped
     /// database.
     ///
     /// # Errors

@@ -1,5 +1,5 @@
-//! Work that a failing disk delays. It is retried with growing pauses and reported; it does not stop
-//! the database.
+//! Work that fails because of a disk. It is reported and retried with growing pauses. Such a failure does not stop the
+//! database.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,11 +8,11 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use perdura_base::{Error, Result, StreamId};
 
-/// The pause after the first failure, nanoseconds; each one after it doubles it.
+/// The pause after the first failure, nanoseconds. Each further failure doubles the pause.
 const FIRST_NS: u64 = 100_000_000;
-/// The longest pause while clients may wait for the work, nanoseconds.
+/// The longest pause for work that clients may wait for, nanoseconds.
 const URGENT_NS: u64 = 2_000_000_000;
-/// The longest pause for everything else, nanoseconds.
+/// The longest pause for other work, nanoseconds.
 const LONGEST_NS: u64 = 60_000_000_000;
 /// The pause of a flusher between two attempts on a full disk.
 pub(crate) const FULL_RETRY: Duration = Duration::from_millis(100);
@@ -28,11 +28,11 @@ pub(crate) enum Work {
     Vouch,
     /// A checkpoint.
     Checkpoint,
-    /// The removal of what a checkpoint has left behind.
+    /// The removal of files that a checkpoint could not remove.
     Removal,
     /// Archiving the log.
     Archive,
-    /// Writing the backlog of an archive that is away.
+    /// Writing to the backlog while the archive is away.
     Backlog,
     /// The first backup of an archive.
     Backup,
@@ -98,7 +98,7 @@ struct Failure {
 #[derive(Default)]
 pub(crate) struct Delays {
     table: Mutex<BTreeMap<Work, Failure>>,
-    /// The number of entries, for callers that ask often.
+    /// The number of entries in `table`, so that frequent callers need no lock.
     count: AtomicUsize,
 }
 
@@ -131,8 +131,8 @@ impl Delays {
         Duration::from_nanos(pause_ns)
     }
 
-    /// Notes whether a stream's log can be extended or written. Returns the pause before the next attempt if it cannot.
-    /// A full disk is retried at an even pace, so that writes continue as soon as it has space.
+    /// Notes the outcome of extending or writing a stream's log. After a failure, returns the pause before the next
+    /// attempt. For a full disk this pause does not grow, so that writes continue as soon as the disk has space.
     pub fn note_log(&self, work: Work, done: Result<()>, now_ns: u64) -> Duration {
         match done {
             Err(error) if !error.is_disk_full() => self.failed(work, &error, now_ns),
@@ -147,7 +147,7 @@ impl Delays {
         }
     }
 
-    /// Returns the current error of the work.
+    /// Returns the last error of the work. `None` if the work is not delayed.
     pub fn why(&self, work: Work) -> Option<String> {
         let table = self.table.lock();
         table.get(&work).map(|entry| entry.error.clone())

@@ -1,12 +1,13 @@
 //! The contents of a database, in one number.
 //!
-//! The digest is a sum, without order, over the keys of every table. Each key adds a hash of table name, key, type,
-//! expiry and content. The content is what a client reads. It does not depend on the packing of a collection's
-//! elements, on their partitions, or on the collection's numbers there. So equal data gives an equal digest, whatever
-//! history, method of recovery or export it came from.
+//! The digest is a sum over the keys of every table, so the order of the keys does not matter. Each key adds a hash of
+//! its table's name, the key, and its type, expiry and content. The content is the value that a client reads. It does
+//! not depend on how a collection's elements are packed, which partitions hold them, or which numbers the collection
+//! has there. So equal data gives an equal digest, whatever history, recovery method or export it came from.
 //!
-//! Streams are the exception: their rows are counted, and the history decides which entries share a row. Rows of a
-//! table without key columns have ids that depend on the history of their insertion: those ids are not counted.
+//! Streams are an exception. A stream adds its rows, and its history determines which entries share a row. Tables
+//! without key columns are no exception: the ids of their rows depend on the order of insertion, so the digest leaves
+//! the ids out.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +30,7 @@ pub struct Summary {
     pub rows_of_trees: u64,
 }
 
-/// Returns the logical digest of a database, as in [`summary`].
+/// Returns the logical digest of a database; see [`summary`].
 ///
 /// # Errors
 /// As [`summary`].
@@ -37,12 +38,13 @@ pub fn digest(data: &Data<'_>) -> Result<u64> {
     summary(data).map(|all| all.digest)
 }
 
-/// Reads all of a database whose indexes are built. Its components list their keys, the catalog's first. The contents
-/// that a client reads of each key are summed up here. Rows of trees count by the numbers of their tables.
+/// Reads all data of a database whose indexes are built. The catalog's keys come first and give the tables' names. Then
+/// the content of each key of these tables is summed up. Rows of trees are hashed with their table's number instead of
+/// its name.
 ///
 /// # Errors
-/// [`Error::Corrupt`] if the catalog, or a row that an index names, cannot be read. Without that row the digest would
-/// be that of a smaller database.
+/// [`Error::Corrupt`] if the catalog, or a row that an index names, cannot be read. Skipping that row would give the
+/// digest of a database without it.
 pub fn summary(data: &Data<'_>) -> Result<Summary> {
     let (mut tables, mut names) = (Tables::new(), BTreeMap::new());
     let mut all = Summary::default();
@@ -101,15 +103,16 @@ fn refused(place: String, expected: &str, found: &str) -> Error {
     )
 }
 
-/// Returns the digest of a type and a value under `seed`, which represents table and key. `None`: the value is a
-/// collection without elements, or one that lacks some.
+/// Returns the digest of a value and its type. `seed` is the hash of table and key. `None`: the value is a collection
+/// that is empty or lacks elements.
 fn of_value(value: Value<'_>, seed: u64) -> Option<u64> {
     match value {
         Value::String(value) => Some(mix64(hash64(seed, &value))),
         Value::Row(row) => Some(mix64(hash64(seed, row))),
         Value::Packed(shape, value) => {
             let Some(packed) = Packed::parse(&*value, shape) else {
-                // The caller of `Tx::put_small` packed it in a form that only the caller knows.
+                // The value was stored with `Tx::put_small`, packed in a form that only its caller
+                // knows.
                 return Some(mix64(hash64(seed, &value)));
             };
             let mut sum = Sum::new(shape, seed);
@@ -131,12 +134,13 @@ fn of_value(value: Value<'_>, seed: u64) -> Option<u64> {
     }
 }
 
-/// Returns a score without the sign of zero, which packing a score drops, as in Redis.
+/// Returns the bytes of a score, with -0 as 0. Packing a score drops the sign of zero too, as Redis
+/// does.
 fn score_bytes(score: f64) -> [u8; 8] {
     (score + 0.0).to_le_bytes()
 }
 
-/// A collection's elements, summed up. Only a list's have places.
+/// The sum of a collection's elements. Only in a list does an element's position count.
 struct Sum {
     shape: Shape,
     seed: u64,
@@ -178,7 +182,7 @@ impl Sum {
         self.sum = self.sum.wrapping_add(mix64(hash64(of_name, value)));
     }
 
-    /// Returns the sum. `None`: the collection has no element, and no key heads an empty collection.
+    /// Returns the sum. `None` if the collection has no element: an empty collection has no key, so this is damage.
     fn finish(&self) -> Option<u64> {
         (self.count > 0).then(|| mix64(self.sum ^ mix64(self.count)))
     }

@@ -2,9 +2,9 @@
 //!
 //! | | waits until the commit is | what may undo it |
 //! |---|---|---|
-//! | [`Durability::Mem`] | visible, and no write that waits is older than 10 ms | losing this process: the last 10 ms |
-//! | [`Durability::Mirror`] | in the memories of the nodes that mirror the log; on the log's disks if there are none | losing them and this machine, before the log is on the disks |
-//! | [`Durability::Disk`] | on the log's disks, synced | losing the disks |
+//! | [`Durability::Mem`] | visible; if a write older than 10 ms is not on the next rung, also on that rung | loss of this process: the last 10 ms |
+//! | [`Durability::Mirror`] | in the memories of the nodes that mirror the log; on the log's disks if there are no nodes | loss of these nodes and this machine, before the log is on the disks |
+//! | [`Durability::Disk`] | on the log's disks, synced | loss of the disks |
 //!
 //! A database has a default ([`Options::durability`](crate::Options::durability)). [`Db::wait`](crate::Db::wait) and
 //! all calls that wait by themselves use it. [`Db::wait_at`](crate::Db::wait_at) waits for one ticket at another rung.
@@ -12,7 +12,7 @@
 use perdura_base::Epoch;
 use perdura_wal::{Reached, Rung};
 
-/// The place that a commit must have reached before a caller relies on it. Later variants are more durable.
+/// The storage that a commit must have reached before a caller relies on it. Later variants are more durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Durability {
     /// Visible to others.
@@ -25,9 +25,9 @@ pub enum Durability {
 }
 
 impl Durability {
-    /// All of them, the least durable first.
+    /// All variants, the least durable first.
     pub const ALL: [Durability; 3] = [Durability::Mem, Durability::Mirror, Durability::Disk];
-    /// Their names, in the same order.
+    /// The names of all variants, in the order of [`ALL`](Durability::ALL).
     pub const NAMES: [&str; 3] = ["mem", "mirror", "disk"];
 
     /// Returns its name: `mem`, `mirror` or `disk`.
@@ -40,15 +40,15 @@ impl Durability {
         }
     }
 
-    /// Returns the durability of this name, in any case.
+    /// Returns the durability of this name, whether in upper or lower case.
     #[must_use]
     pub fn named(name: &[u8]) -> Option<Durability> {
         let is_called = |it: &Durability| name.eq_ignore_ascii_case(it.name().as_bytes());
         Durability::ALL.into_iter().find(is_called)
     }
 
-    /// Returns the rung of the log that counts. For `mem` this is the next rung above, which bounds how far `mem` may
-    /// be behind.
+    /// Returns the rung of the log that must have a commit of this durability. `mem` has no rung, so the result is the
+    /// mirror's: `mem` callers wait if that rung is more than 10 ms behind.
     #[must_use]
     pub fn rung(self) -> Rung {
         match self {
@@ -57,14 +57,14 @@ impl Durability {
         }
     }
 
-    /// Returns whether a caller waits until its rung has reached the epoch. If not, the caller waits only while the log
-    /// is too far behind.
+    /// Returns whether a caller waits until the rung has reached the caller's epoch. If not, the caller waits only
+    /// while the log is too far behind.
     #[must_use]
     pub fn is_firm(self) -> bool {
         self != Durability::Mem
     }
 
-    /// Returns whether an epoch is as durable as this.
+    /// Returns whether an epoch has reached this durability.
     #[must_use]
     pub fn is_reached(self, epoch: Epoch, reached: Reached) -> bool {
         !self.is_firm() || epoch <= reached.at(self.rung())
@@ -115,7 +115,7 @@ mod tests {
         assert_eq!(highest(5, 5, 9), Durability::Disk);
         assert_eq!(highest(6, 5, 6), Durability::Mirror);
         assert_eq!(highest(7, 5, 6), Durability::Mem);
-        // A node that is stuck keeps the mirror behind the disk.
+        // If a node is stuck, the mirror can be behind the disk.
         assert_eq!(highest(5, 5, 4), Durability::Disk);
     }
 }

@@ -14,11 +14,11 @@ pub struct Env {
     pub disks: Disks,
     /// Time.
     pub clock: Arc<dyn Clock>,
-    /// Randomness: a new database's uuid and hash seed come from it.
+    /// A random number, from which a new database's uuid and hash seed are derived.
     pub seed: u64,
     /// The nodes that hold the newest part of the log. `None`: the database has no nodes.
     pub nodes: Option<Nodes>,
-    /// True if a restart may continue without the part of the log that only nodes may hold. It then does so if they do
-    /// not return it, or no nodes are given.
+    /// True if a restart may give up the part of the log that only nodes may hold. The restart gives that part up only
+    /// if the nodes do not return it, or no nodes are given.
     pub accept_loss: bool,
 }

@@ -1,4 +1,4 @@
-//! Opening the directories of a database to serve it.
+//! Opening and locking the directories of a database.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,18 +15,18 @@ mod holder;
 /// The pause between two attempts to lock a directory.
 const LOCK_PAUSE: Duration = Duration::from_millis(5);
 
-/// Opens and locks the directories of a database, and makes those of a new one. It waits for locks as long as the
-/// options say. The locks of a process that was killed become free when its last write has landed.
+/// Opens and locks the directories of a database. Makes them for a new database. Waits for the locks at most as long as
+/// the options say. The locks of a killed process become free when its last write has completed.
 ///
 /// # Errors
-/// `Error::Locked`, `Error::Version`, `Error::Foreign` for a directory that holds other
-/// people's files.
+/// `Error::Locked` if another process has the locks. `Error::Version` for a format of another
+/// version. `Error::Foreign` for a directory that holds files of other programs.
 pub fn open(options: &Options) -> Result<(Disks, Locks)> {
     open_telling(options, &|_| {})
 }
 
-/// Like [`open`], and reports to `tell` that it waits, for which process and for how long, and later that the lock is
-/// free.
+/// Like [`open`], but reports to `tell` if it has to wait for a lock. The first report names the process that holds the
+/// lock and the longest wait. A second report follows when the lock is free.
 ///
 /// # Errors
 /// As [`open`].

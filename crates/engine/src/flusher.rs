@@ -17,22 +17,23 @@ use crate::pace::{FlushPacer, thread_cpu_ns};
 
 /// The stream whose flusher ends epochs.
 pub(crate) const FIRST: StreamId = StreamId(0);
-/// A flusher that is not woken looks up this often: the bound for writes whose replies do not
-/// wait, and for the beacon.
+/// A flusher that is not woken checks for work this often. So a write that no caller waits for, and
+/// the beacon, are delayed at most this long.
 const LOOK_EVERY: Duration = Duration::from_millis(7);
 
-/// A flusher whose copy is not due looks again after this time.
+/// While nodes hold the log and the copy to disk is not due, the flusher checks this often whether
+/// it is.
 const COPY_LOOK: Duration = Duration::from_millis(1);
-/// The number of looks at a log at rest after which it appends the beacon.
+/// The flusher appends the beacon after it has found the log idle this many times in a row.
 const LOOKS_TO_BEACON: u32 = 7;
 
 /// Writes the log of an open database.
 pub(crate) struct LogWriter {
     ground: Arc<Ground>,
     mirror: Arc<Mirror>,
-    /// The cost of a durable write to the machine, as measured when the log was opened, nanoseconds.
+    /// The CPU time that a durable write costs the machine, as measured when the log was opened, nanoseconds.
     write_cost_ns: u64,
-    /// The duration of a durable write then, nanoseconds.
+    /// The duration of a durable write, as measured when the log was opened, nanoseconds.
     write_latency_ns: u64,
     /// Held by the thread that ends epochs and flushes the first stream.
     turn: Mutex<FlushPacer>,
@@ -40,12 +41,12 @@ pub(crate) struct LogWriter {
     flush_cpu_ns: AtomicU64,
     /// True while flushes are being spaced.
     spaced: AtomicBool,
-    /// The most that the log's disks were behind.
+    /// The greatest distance of the log's disks behind the appended log.
     pub worst: Worst,
 }
 
 impl LogWriter {
-    /// Takes the log of a core, with the measured speed of its disk.
+    /// Returns the writer of a core's log. It uses the measured speed of the log's disk.
     pub fn new(ground: &Arc<Ground>, mirror: &Arc<Mirror>) -> LogWriter {
         let way = ground.core.log_ways().into_iter().next();
         let cost = way.as_ref().map_or(Duration::ZERO, |way| way.cost);
@@ -76,8 +77,8 @@ impl LogWriter {
         self.spaced.load(Ordering::Relaxed)
     }
 
-    /// Runs a stream's flusher. The first one closes epochs and beacons. The others write what the closing left to
-    /// them.
+    /// Runs a stream's flusher. The first stream's flusher also closes epochs and appends beacons. The others only
+    /// write their streams' frames of closed epochs.
     pub fn flusher(&self, stream: StreamId) {
         let first = stream == FIRST;
         let mut idle_looks = 0;
@@ -130,13 +131,13 @@ impl LogWriter {
         }
     }
 
-    /// Ends the epoch and flushes the first stream, after the pause that the CPU budget asks for.
+    /// Ends the epoch and flushes the first stream, after the pause that the pacer asks for.
     fn lead(&self) -> Result<bool> {
         let wal = self.ground.core.wal();
         let is_wanted = self.ground.wishes.is_wanted();
         if !is_wanted && self.ground.rings && wal.in_flight(FIRST) > 0 {
-            // A thread that serves clients starts writes, but perhaps no thread waits any more for those that have
-            // completed. And no other thread retries a write that was refused.
+            // Threads that serve clients start writes. It may be that none of them still waits for a write that has
+            // completed, so collect here. Also, only the flusher retries a refused write.
             self.collect(Wait::No);
             if wal.in_flight(FIRST) > 0 && !wal.is_short() {
                 return Ok(false);
@@ -151,8 +152,8 @@ impl LogWriter {
         })
     }
 
-    /// Pauses for as long as the pacer delays the next flush. A thread that begins to wait shortens the pause. A log
-    /// without room for more ends it.
+    /// Pauses for as long as the pacer delays the next flush. If a thread begins to wait for the flush, the pause is
+    /// shortened. If the log has no room for more frames, the pause ends.
     fn hold(&self) {
         let mut is_awaited = self.ground.wishes.is_awaited();
         let mut now_ns = self.ground.now_ns();
@@ -176,9 +177,9 @@ impl LogWriter {
         }
     }
 
-    /// Flushes in the calling thread, if that is quicker: with one stream, a fast disk and no other thread flushing. It
-    /// serves a thread that would otherwise sleep until the flusher has been woken, has flushed and has woken it again.
-    /// Returns whether it flushed.
+    /// Flushes in the calling thread if that is quicker than waking the flusher: if there is one stream, the disk is
+    /// fast, and no other thread is flushing. Returns whether anything became durable. It is for a thread that would
+    /// otherwise sleep until the flusher has flushed.
     pub fn flush_here(&self) -> bool {
         if !self.can_flush_here() {
             return false;
@@ -190,7 +191,8 @@ impl LogWriter {
             return false;
         }
         let cpu_ns = thread_cpu_ns();
-        // A failure has latched the log, as every caller sees.
+        // An error needs no handling here: it has stopped the log, and every caller checks for
+        // that.
         let flushed = if !self.ground.rings {
             self.take_turn(&mut pacer, cpu_ns, || self.flush(FIRST))
         } else if self.ground.core.wal().in_flight(FIRST) == 0 {
@@ -202,7 +204,7 @@ impl LogWriter {
         flushed.unwrap_or(false)
     }
 
-    /// Returns whether another thread than the flusher may flush. Flushes at a fixed spacing belong to the flusher.
+    /// Returns whether a thread other than the flusher may flush. With a fixed spacing, only the flusher flushes.
     fn can_flush_here(&self) -> bool {
         let wal = self.ground.core.wal();
         let slow = wal.is_short() || !wal.has_room_ahead(FIRST);
@@ -210,10 +212,10 @@ impl LogWriter {
         wal.streams() == 1 && !slow && !is_fixed && wal.failure().is_none()
     }
 
-    /// Begins to write the appended frames, without waiting: ends the epoch and begins a write that completes by
-    /// itself. While other writes are in flight, it does so only after a pause, in which more frames gather. It wakes
-    /// the flusher instead if the flusher has to act first, or if writes do not complete by themselves. Returns whether
-    /// it began a write.
+    /// Ends the epoch and begins a write of the appended frames, which completes by itself. Does not wait for it.
+    /// Returns whether it began a write. While other writes are in flight, it begins another only after some time, in
+    /// which more frames gather. If writes do not complete by themselves, or the flusher has to act first, it wakes the
+    /// flusher instead.
     pub fn begin_log_write(&self) -> bool {
         if !self.ground.rings || !self.can_flush_here() {
             self.ground.wishes.nudge();
@@ -246,7 +248,7 @@ impl LogWriter {
                 true
             }
             Ok(Begun::No) => false,
-            // A failure has latched the log. The flusher retries delayed work.
+            // An error has stopped the log or delayed the write. The flusher retries delayed work.
             Ok(Begun::Unplaced) | Err(_) => {
                 drop(pacer);
                 self.ground.wishes.nudge();
@@ -255,8 +257,7 @@ impl LogWriter {
         }
     }
 
-    /// Collects writes of the first stream that have completed by themselves. Returns whether D may have
-    /// advanced.
+    /// Collects completed writes of the first stream. Returns whether D may have advanced.
     pub fn collect(&self, wait: Wait) -> Collected {
         if !self.ground.rings {
             return Collected::Nothing;
@@ -292,8 +293,8 @@ impl LogWriter {
         self.spaced.store(pacer.is_spacing(), Ordering::Relaxed);
     }
 
-    /// Ends the epoch and writes the first stream in the given way, whose result says whether it made anything durable.
-    /// The calling thread's CPU clock was at `cpu_ns` when it began to prepare the write.
+    /// Ends the epoch and writes the first stream with `write`. Returns the result of `write`: whether anything became
+    /// durable. `cpu_ns` is the calling thread's CPU clock when it began to prepare the write.
     fn take_turn(
         &self,
         pacer: &mut FlushPacer,
@@ -314,7 +315,7 @@ impl LogWriter {
         Ok(flushed)
     }
 
-    /// Makes one write of the first stream in this thread, if none is in flight and the segment is placed.
+    /// Makes one write of the first stream in this thread, if no write is in flight and the segment file exists.
     fn write_in_place(&self) -> Result<bool> {
         let wal = self.ground.core.wal();
         let advanced = self
@@ -327,7 +328,8 @@ impl LogWriter {
         Ok(advanced)
     }
 
-    /// Steps a stream's flusher until it is idle. Returns whether it made anything durable.
+    /// Takes the flush steps of a stream until nothing is left to write. Returns whether anything
+    /// became durable.
     fn flush(&self, stream: StreamId) -> Result<bool> {
         let mut synced = false;
         loop {

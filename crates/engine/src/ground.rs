@@ -1,4 +1,4 @@
-//! The ground of every part of an open database: its core, settings and time, and the threads that wait.
+//! The state that all parts of an open database share: its core, settings and clock, and the list of waiting threads.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,10 +14,10 @@ use crate::delays::{Delays, Work};
 use crate::options::Options;
 use crate::wishes::Wishes;
 
-/// Gets each durable epoch.
+/// Called with the durable epoch each time it may have advanced.
 pub(crate) type Listener = Box<dyn Fn(Epoch) + Send + Sync>;
 
-/// The ground that the threads of an open database share.
+/// The state that the threads of an open database share.
 pub(crate) struct Ground {
     /// The database.
     pub core: Core,
@@ -25,13 +25,13 @@ pub(crate) struct Ground {
     pub options: Options,
     /// Time.
     pub clock: Arc<SystemClock>,
-    /// The time at which it was opened.
+    /// The time at which the database was opened.
     pub opened_ns: u64,
     /// True if the log has one stream, and its writes complete by themselves.
     pub rings: bool,
     /// Work that a failing disk delays.
     pub delays: Delays,
-    /// The wishes for a flush of the log.
+    /// Requests for a flush of the log.
     pub wishes: Wishes,
     stopping: AtomicBool,
     waiting: Mutex<usize>,
@@ -40,7 +40,7 @@ pub(crate) struct Ground {
 }
 
 impl Ground {
-    /// Takes a core whose threads are about to begin.
+    /// Returns the shared state of a core whose threads have not begun.
     pub fn new(core: Core, options: Options, clock: Arc<SystemClock>) -> Ground {
         let ground = Ground {
             opened_ns: clock.mono_ns(),
@@ -80,7 +80,7 @@ impl Ground {
         self.listeners.write().push(listener);
     }
 
-    /// Notes whether a stream's log can be extended or written, and returns how long to wait if not.
+    /// Notes the outcome of extending or writing a stream's log; see [`Delays::note_log`].
     pub fn note_log(&self, work: Work, done: Result<()>) -> Duration {
         self.delays.note_log(work, done, self.now_ns())
     }
@@ -96,8 +96,8 @@ impl Ground {
         }
     }
 
-    /// Waits until an epoch is durable. Returns early if `holds` returns false when the thread would sleep, or if the
-    /// thread was woken.
+    /// Waits until an epoch is durable on a rung. Returns early, also with `Ok`, if `holds` returns false before the
+    /// thread sleeps. If the log's writes complete by themselves, it also returns after the first wake-up.
     pub fn wait_until(&self, rung: Rung, epoch: Epoch, holds: impl Fn() -> bool) -> Result<()> {
         let wal = self.core.wal();
         let mut waiting = self.waiting.lock();

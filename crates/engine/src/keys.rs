@@ -1,9 +1,9 @@
-//! Iterating and ranging over the keys of a database.
+//! Iterating over the keys of a database, and asking for a range of them.
 //!
-//! Both look at one partition at a time, at a few hundred keys under its latch. So they block writers for no longer
-//! than that. The price is that they are no snapshot. A key that exists throughout is returned. A key that appears or
-//! disappears meanwhile may be returned or not. A transaction that needs the keys of one moment calls
-//! [`Tx::scan_keys`](crate::Tx::scan_keys) for all of them, and holds every latch.
+//! Both work in steps. A step looks at a few hundred keys of one partition under its latch, so writers are not blocked
+//! for long. The price is that the result is no snapshot. A key that exists throughout is returned. A key that appears
+//! or disappears meanwhile may be returned or not. A transaction that needs all keys as of one moment calls
+//! [`Tx::scan_keys`](crate::Tx::scan_keys) and holds every latch.
 
 use std::collections::BinaryHeap;
 use std::iter::FusedIterator;
@@ -14,7 +14,8 @@ use perdura_txn::{Ticket, Tx};
 
 use crate::db::Db;
 
-/// The keys that one step found, and the cursor of the next step. `None`: it was the last step.
+/// The keys that a step found, and the cursor for the next step. A cursor of `None` means that no
+/// step follows.
 type Step = (Vec<Vec<u8>>, Option<u64>);
 
 /// The approximate number of keys that one step looks at.
@@ -34,10 +35,10 @@ impl Db {
     }
 
     /// Returns the first `limit` keys of a Redis database within a range, in ascending order of their bytes. To
-    /// continue, ask again from behind the last one.
+    /// continue, ask again for a range that begins after the last key returned.
     ///
-    /// Databases have no ordered index: every call looks at all keys and remembers `limit` of
-    /// them. A sorted set (`perdura::types::zset`) is the ordered index to keep for frequent ranges.
+    /// Redis databases have no ordered index, so every call looks at all keys and keeps the first `limit` of them. For
+    /// frequent ranges, keep the keys in a sorted set (`perdura::types::zset`) as an index.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -80,7 +81,7 @@ impl Db {
         Ok(keys)
     }
 
-    /// Takes one step: reads the wanted keys from a cursor on.
+    /// Takes one step from a cursor. Returns the keys that `wanted` accepts.
     fn step(
         &self,
         database: u8,
@@ -115,11 +116,11 @@ fn is_within<K: AsRef<[u8]>>(key: &[u8], range: &impl RangeBounds<K>) -> bool {
         }
 }
 
-/// Iterates over the keys of a database; see [`Db::keys`]. It ends after the first error.
+/// Iterates over the keys of a database; see [`Db::keys`]. The iterator ends after the first error.
 pub struct Keys<'a> {
     db: &'a Db,
     database: u8,
-    /// The position at which the next step begins. `None`: behind the last key.
+    /// The position at which the next step begins. `None`: after the last key.
     cursor: Option<u64>,
     found: std::vec::IntoIter<Vec<u8>>,
 }

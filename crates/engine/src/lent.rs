@@ -1,11 +1,11 @@
-//! The archive of an open database, lent to users beside the archiver.
+//! The archive of an open database, shared with users other than the archiver.
 
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use perdura_archive::Store;
 
-/// The archive while the archiver has it open, for its other users.
+/// A shared cell with the archive while the archiver has it open.
 #[derive(Clone, Default)]
 pub struct Lent(Arc<Mutex<Option<Arc<Store>>>>);
 
@@ -16,7 +16,7 @@ impl Lent {
         self.0.lock().clone()
     }
 
-    /// Lends the archive, or ends that.
+    /// Puts an open archive into the cell, or empties the cell.
     pub(crate) fn set(&self, store: Option<Arc<Store>>) {
         *self.0.lock() = store;
     }

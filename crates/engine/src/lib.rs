@@ -55,17 +55,18 @@
 //!   sets. [`Db::keys`] iterates, [`Db::range`] asks for an interval.
 //! * **A closure may run several times.** A key belongs to a partition. A transaction that touches a partition whose
 //!   latch it does not hold is undone and starts over with that latch. So a closure must have no effect outside the
-//!   database, except on values that it sets anew in each run.
-//! * **Errors.** A closure fails with any type that is `From<`[`Error`]`>`, and so does the call. Where Rust cannot
-//!   infer the type, `Ok::<_, perdura::Error>(value)` names it.
-//! * **Panics.** A panic in a closure undoes its transaction and reaches the caller alone. A panic inside the engine
-//!   stops the database: calls fail with [`Error::Stopped`] until it is opened anew.
+//!   database, except on variables that it sets anew at the start of each run.
+//! * **Errors.** A closure may return any error type that implements `From<`[`Error`]`>`, and the call returns the same
+//!   type. Where Rust cannot infer the type, write `Ok::<_, perdura::Error>(value)`.
+//! * **Panics.** A panic in a closure undoes its transaction and continues in the caller. The database stays open. A
+//!   panic inside the engine stops the database: calls fail with [`Error::Stopped`] until it is opened anew.
 //! * **Keep closures short.** Other transactions wait for the latches that a closure holds. A transaction inside a
 //!   transaction of the same database is refused.
-//! * **Databases.** 0 to 15, as in Redis. Call [`Db::database`] inside the closure: a flush gives a database another
-//!   table. The server in this repository opens the same directory, one process at a time.
-//! * **Threads.** A [`Db`] is a handle; clone it for each thread. Dropping the last one ends the background threads and
-//!   loses nothing. [`Db::close`] also takes a checkpoint.
+//! * **Databases.** 0 to 15, as in Redis. Call [`Db::database`] inside the closure, because a flush gives a database
+//!   another table. The server in this repository can open the same directory, but not while another process has it
+//!   open.
+//! * **Threads.** A [`Db`] is a handle; clone it for each thread. Dropping the last handle ends the background threads
+//!   and loses nothing. [`Db::close`] also takes a checkpoint.
 //!
 //! `examples/` holds a bank (transfers from many threads), a queue (producers and workers) and a store of sessions that
 //! expire: `cargo run --release -p perdura --example bank`.
@@ -83,7 +84,7 @@
 //! | `calls` | calls of procedures |
 //! | [`snapshot`] | all rows as of one instant |
 //! | [`archive`] | the archive of an open database, step by step |
-//! | `archiver`, `lent` | the archiver's threads; the archive lent to others |
+//! | `archiver`, `lent` | the archiver's threads; the open archive, shared with other users |
 //! | `backing_up` | backups: images are copied into the archive |
 //! | `archive_figures` | figures of an archive |
 //! | `proving` | each checkpoint's image is compared with the archive |
@@ -91,7 +92,7 @@
 //! | `purge` | invisible data is removed in the background |
 //! | [`map`] | ordered maps of bytes |
 //! | [`db`], `transact`, `keys` | the database with threads: its handle, and the calls of a program |
-//! | `ground`, `wishes` | the state that all threads share; wishes for a flush of the log |
+//! | `ground`, `wishes` | the state that all threads share; requests for a flush of the log |
 //! | `flusher`, `mirroring`, `checkpointer`, `background` | the threads |
 //! | `shared` | the parts of an open database together |
 //! | `behind` | the distance by which the log's disks are behind |
@@ -189,7 +190,7 @@ pub use transact::Attempt;
 pub use trees::{TreeRange, TreeTable};
 pub use typed::{LogForm, TypedOptions};
 
-/// The program of the README, so that it compiles.
+/// Compiles the program in the README, so that it stays correct.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;

@@ -1,8 +1,9 @@
 //! The memory that the machine and the control groups of this process allow.
 //!
-//! A process is killed when it reaches the limit of its control group or of one above it. Version 2 has a limit in
-//! `memory.max` and a softer one in `memory.high`, at which the process is slowed down until it nearly stops. Version 1
-//! has `memory.limit_in_bytes`. `/proc/self/cgroup` names the groups, `/proc/self/mountinfo` the directories.
+//! The kernel kills a process that reaches the limit of its control group or of a group above it. In version 2 that
+//! limit is in `memory.max`. At the softer limit `memory.high` the process is slowed down until it nearly stops. In
+//! version 1 the limit is in `memory.limit_in_bytes`. `/proc/self/cgroup` names the process's groups.
+//! `/proc/self/mountinfo` names the directories in which the groups are mounted.
 
 use std::fs;
 use std::path::{Component, Path, PathBuf};
@@ -19,13 +20,14 @@ const fn share_of(bytes: u64) -> u64 {
 struct Limit {
     /// Bytes of memory.
     memory: u64,
-    /// Bytes of swap that come on top; `None`: the process is not killed at this limit, but slowed down.
+    /// Bytes of swap that the process may use in addition. `None`: at this limit the process is slowed down, not
+    /// killed.
     swap: Option<u64>,
-    /// The file that sets it.
+    /// The file that sets the limit.
     file: PathBuf,
 }
 
-/// The bounds on the memory of this process, as the files below a root say.
+/// The bounds on the memory of this process, as read from files.
 #[derive(Debug)]
 pub(crate) struct Machine(Vec<Limit>);
 
@@ -35,7 +37,8 @@ impl Machine {
         Machine::read_below(Path::new("/"))
     }
 
-    /// Reads the bounds from `/proc` and `/sys` below another root.
+    /// Reads the bounds from `/proc` and `/sys` below a root directory. Tests give a root other
+    /// than `/`.
     fn read_below(root: &Path) -> Machine {
         let file = Path::new("/proc/meminfo");
         let info = text(root, file);
@@ -59,13 +62,14 @@ impl Machine {
         Machine(limits)
     }
 
-    /// Returns three quarters of the least memory that a bound allows.
+    /// Returns three quarters of the memory that the tightest bound allows.
     pub fn default_memory_limit(&self) -> u64 {
         let least = self.0.iter().map(|limit| limit.memory).min();
         least.map_or(u64::MAX, share_of)
     }
 
-    /// Returns the least memory, swap included, at which the kernel ends this process.
+    /// Returns the least memory, swap included, at which the kernel kills this process. `None` if
+    /// no bound kills it.
     pub fn ceiling(&self) -> Option<Ceiling> {
         let deadly = self.0.iter().filter_map(|limit| {
             let bytes = limit.memory.saturating_add(limit.swap?);
@@ -75,8 +79,8 @@ impl Machine {
         Some(Ceiling { bytes, set_by })
     }
 
-    /// Returns the fault of a memory limit that the operator has chosen, if the kernel ends the process below that
-    /// limit.
+    /// Returns a complaint if the operator has chosen a memory limit above the size at which the kernel kills the
+    /// process.
     pub fn complaint(&self, chosen: u64) -> Option<String> {
         let ceiling = self.ceiling().filter(|ceiling| ceiling.bytes < chosen)?;
         Some(format!(
@@ -104,7 +108,7 @@ enum Version {
 #[derive(Debug)]
 struct Mount {
     version: Version,
-    /// The group that the mount shows as its root.
+    /// The control group that appears as the root of the mount.
     root: PathBuf,
     at: PathBuf,
 }
@@ -124,7 +128,8 @@ impl Mount {
         Some(Mount { version, root, at })
     }
 
-    /// Returns the path of this process's group in the hierarchy, from `/proc/self/cgroup`.
+    /// Returns the path of this process's group in the hierarchy. `groups` is the text of
+    /// `/proc/self/cgroup`.
     fn group_of(&self, groups: &str) -> Option<PathBuf> {
         groups.lines().find_map(|line| {
             let mut parts = line.splitn(3, ':');
@@ -137,8 +142,8 @@ impl Mount {
         })
     }
 
-    /// Returns the directories of a group and of all groups above it that the mount shows. A group outside the mount,
-    /// as a container may see its own, leaves the mount's root alone.
+    /// Returns the directories of a group and of all groups above it, as far as the mount shows them. In a container
+    /// the process's group may be outside the mount. Then the result is only the mount's root.
     fn dirs(&self, group: &Path) -> Vec<PathBuf> {
         let inside = group.strip_prefix(&self.root).unwrap_or(Path::new(""));
         let is_plain = |part| matches!(part, Component::Normal(_));
@@ -168,7 +173,7 @@ impl Mount {
             ],
             Version::One => [
                 limit("memory.limit_in_bytes", &|memory| {
-                    // The second limit is of memory and swap together.
+                    // `memsw` limits memory and swap together.
                     let both = number("memory.memsw.limit_in_bytes");
                     swap(both.map(|both| both.saturating_sub(memory)))
                 }),

@@ -21,9 +21,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! A map is a page-addressed table whose keys are also in an ordered index, in each partition. A range merges the
-//! partitions, a few hundred entries under all latches at a time. It is no snapshot, but it returns in order every
-//! entry that exists throughout.
+//! A map is a page-addressed table. Each partition also has an ordered index of its keys. A range merges the partitions
+//! in steps. A step reads a few hundred entries under all latches. So a range is no snapshot, but it returns, in order,
+//! every entry that exists throughout.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::iter::FusedIterator;
@@ -39,7 +39,7 @@ use crate::core::{Core, Watch};
 use crate::db::Db;
 use crate::transact::Attempt;
 
-/// The prefix of a map's name in the catalog, which no other table's name has.
+/// The prefix of the catalog names of maps. No other table's name begins with it.
 const PREFIX: &str = "map/";
 /// Entries that one step of a range reads.
 const STEP_ENTRIES: usize = 256;
@@ -53,11 +53,11 @@ pub(crate) fn table_name(map: &str) -> String {
 }
 
 impl Core {
-    /// Finds or makes the table of a map. Returns it with the ticket of the transaction that made it. `watch` gets the
-    /// number of bytes of the log that the transaction awaits.
+    /// Finds or makes the table of a map. Also returns the ticket of the transaction that made the table. `watch` gets
+    /// the bytes of log room that the transaction awaits, if any.
     ///
     /// # Errors
-    /// [`Error::Usage`] for an empty name; those of a write.
+    /// [`Error::Usage`] for an empty name; the errors of a write.
     pub(crate) fn map_table(&self, name: &str, watch: Watch<'_>) -> Result<(TableId, Ticket)> {
         if name.is_empty() {
             return Err(Error::Usage("a map needs a name".into()));
@@ -78,8 +78,8 @@ impl Core {
         Ok((table, ticket))
     }
 
-    /// Returns the first entries of an ordered table within a range, or the last ones, at most `limit`, in the
-    /// requested order.
+    /// Returns at most `limit` entries of an ordered table within a range: the first ones, ascending, or if `backward`
+    /// the last ones, descending.
     ///
     /// # Errors
     /// As [`Core::transact`].
@@ -111,7 +111,8 @@ fn make_map(tx: &mut Tx<'_>, name: &str) -> Result<TableId> {
     Ok(table)
 }
 
-/// Merges the entries of all partitions.
+/// Returns the result of [`Core::ordered_entries`] within a transaction, merged from all
+/// partitions.
 fn merged(
     tx: &Tx<'_>,
     table: TableId,
@@ -128,7 +129,8 @@ fn merged(
     for id in tx.latched() {
         tx.view(id, |part| {
             let mut rows = part.rows(table, Which::Primary, range.0, range.1);
-            // A partition's entries are in order: the first one beyond the range ends it.
+            // A partition's entries are in order. So its first entry beyond the `limit` entries
+            // kept so far ends its scan.
             while let Some(row) = if backward {
                 rows.next_back()
             } else {
@@ -177,8 +179,8 @@ impl Db {
         Ok(map)
     }
 
-    /// Like [`map`](Self::map), without waiting. A new map is durable when the ticket's epoch is. Writes to it are not
-    /// durable before that.
+    /// Like [`map`](Self::map), without waiting for durability. A new map is durable when the ticket's epoch is. Writes
+    /// to the map are not durable before that.
     ///
     /// # Errors
     /// As [`Db::write_later`]; [`Error::Usage`] for an empty name.
@@ -216,7 +218,7 @@ impl Db {
 }
 
 impl Map {
-    /// Returns its table, for transactions that also do other things.
+    /// Returns the map's table, for use in larger transactions.
     #[must_use]
     pub fn table(&self) -> TableId {
         self.table
@@ -291,7 +293,7 @@ impl Map {
     }
 }
 
-/// Returns the least key behind all keys that begin with `prefix`. `None`: every later key begins with it.
+/// Returns the least key that is greater than all keys with this prefix. `None`: no such key exists.
 fn behind_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
     let last = prefix.iter().rposition(|byte| *byte != u8::MAX)?;
     let mut next = prefix[..=last].to_vec();
@@ -299,13 +301,13 @@ fn behind_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
     Some(next)
 }
 
-/// Iterates over a range of a map, from either end. It ends after the first error.
+/// Iterates over a range of a map, from either end. The iterator ends after the first error.
 pub struct MapRange {
     map: Map,
     /// The part of the range that has not been read yet.
     low: Bound<Vec<u8>>,
     high: Bound<Vec<u8>>,
-    /// Entries that were read from the front, and from the back, both ascending.
+    /// Entries that were read ahead, from the front and from the back, both ascending.
     front: VecDeque<KeyValue>,
     back: VecDeque<KeyValue>,
     /// True if all entries have been read.

@@ -1,11 +1,11 @@
-//! Upkeep of an open database's archive: merges and removals, beside the archiver and without delaying it.
+//! Upkeep of an open database's archive: merging runs and removing unneeded data, without delaying the archiver.
 //!
-//! The archiver opens the archive and lends it ([`Lent`]). The merger has its own thread and takes its own steps. The
-//! archiver may open the archive again after a failure. Then a merge that was under way is given up, together with the
-//! old opening. Its inputs still exist.
+//! The archiver opens the archive and shares it through [`Lent`]. The merger has its own threads and takes its own
+//! steps. After a failure the archiver may open the archive again. A merge that was under way is then given up. Its
+//! inputs still exist, so nothing is lost.
 //!
-//! Another process that merges, an archive agent, is no failure. The database checks every second whether it still
-//! merges.
+//! It is no failure if another process, an archive agent, has the right to merge. The database checks every second
+//! whether that process still has it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,9 +26,9 @@ use crate::yielding::{Side, Yielding, urgency_of_runs};
 
 pub use crate::lent::Lent;
 
-/// While nothing is to be merged, the merger looks this often.
+/// While there is nothing to merge, the merger checks for work this often.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// A thread that waits looks this often whether the database is being closed.
+/// A waiting thread checks this often whether the database is being closed.
 const TICK: Duration = Duration::from_millis(20);
 
 /// The outcome of a step of merging.
@@ -38,7 +38,7 @@ pub enum MergingStep {
     Idle,
     /// Another process merges the archive.
     Elsewhere,
-    /// An I/O.
+    /// One I/O was done.
     Worked,
     /// Runs were replaced.
     Merged(MergedRun),
@@ -46,7 +46,8 @@ pub enum MergingStep {
     Removed(Removed),
 }
 
-/// Merges the archive of an open database, one I/O a step; taking the right to merge is one step.
+/// Merges the archive of an open database, one I/O a step. Taking the right to merge counts as one
+/// step.
 pub struct Merging {
     lent: Lent,
     options: MergerOptions,
@@ -56,7 +57,7 @@ pub struct Merging {
 }
 
 impl Merging {
-    /// Returns merging of the archive that `lent` has, by these options. Data that `retention` promises is not removed.
+    /// Returns merging of the archive that `lent` holds. Data that `retention` promises to keep is not removed.
     #[must_use]
     pub fn new(lent: Lent, options: MergerOptions, retention: Retention) -> Merging {
         Merging {
@@ -103,7 +104,7 @@ impl Merging {
 }
 
 impl AtArchive {
-    /// Runs a thread of the merger.
+    /// Runs one of the merger's two threads.
     pub(crate) fn merger(&self, merging: &Mutex<Merging>, side: Side) {
         side.begin();
         let mut look_ns = 0;
@@ -134,7 +135,7 @@ impl AtArchive {
         store.map_or(0, |store| store.manifest().runs().count())
     }
 
-    /// Takes a step. Returns whether the merger has no work for a while.
+    /// Takes a step of the merger. Returns true if the merger has no work for a while.
     fn merge_step(&self, merging: &mut Merging) -> bool {
         assert!(self.archives, "there is an archive to merge");
         match merging.step(self.ground.clock.wall_us()) {

@@ -8,7 +8,7 @@ use serde::Serialize;
 /// The nodes that hold the newest part of the log.
 #[derive(Debug, Clone, Serialize)]
 pub struct MirrorStats {
-    /// The places that acknowledgements rest on: `mirror`, `solo`, `disk`; `mixed` if groups differ.
+    /// The storage that acknowledgements rely on: `mirror`, `solo` or `disk`; `mixed` if groups differ.
     pub mode: String,
     /// The view's number.
     pub view: u64,
@@ -18,11 +18,11 @@ pub struct MirrorStats {
     pub changing: bool,
     /// Machines on which the nodes of the view run.
     pub domains: usize,
-    /// Nodes that take blocks.
+    /// Nodes that are ready for blocks.
     pub nodes_ready: usize,
-    /// Bytes that the slowest of these lacks.
+    /// Bytes that the slowest of the ready nodes lacks.
     pub lag_bytes: u64,
-    /// Each node.
+    /// One entry for each node.
     pub nodes: Vec<MirrorNodeStats>,
 }
 
@@ -31,15 +31,15 @@ pub struct MirrorStats {
 pub struct MirrorNodeStats {
     /// Its address.
     pub address: String,
-    /// True if it takes blocks.
+    /// True if the node is ready for blocks.
     pub ready: bool,
-    /// True if blocks are written into its memory, on this machine.
+    /// True if the node runs on this machine and blocks are written directly into its memory.
     pub mapped: bool,
-    /// Bytes that it is not known to hold.
+    /// Bytes that the node has not acknowledged.
     pub lag_bytes: u64,
-    /// The time for which it has owed an answer, microseconds.
+    /// The time for which an answer of the node has been outstanding, microseconds.
     pub silent_us: u64,
-    /// The reason why the connection is missing.
+    /// The reason why there is no connection; empty while there is one.
     pub trouble: String,
 }
 

@@ -1,13 +1,15 @@
-//! The nodes of an open database in use: shipping blocks, waiting for replies, and timing the copy to disk.
+//! The use of an open database's nodes: sending blocks, waiting for replies, and deciding when blocks are copied to
+//! disk.
 //!
-//! While acknowledgements rest on nodes, a thread that waits for one ends the epoch, ships it and collects the replies.
-//! A single waiter spins for a moment and then sleeps, since being woken takes longer than the nodes need. Where
-//! several wait, none spins, and an epoch that is under way gathers the next one.
+//! While acknowledgements rely on nodes, a thread that waits for an acknowledgement ends the epoch, ships it and
+//! collects the replies. A single waiter spins briefly before it sleeps, because being woken takes longer than the
+//! nodes need. If several threads wait, none spins. While one epoch is under way to the nodes, new frames gather in the
+//! next.
 //!
 //! The mirror's own thread collects for all threads that sleep, maintains connections and changes the view. The
-//! flushers copy the shipped blocks to disk. They do so when a caller waits for the disk, when much or old data waits,
-//! at a change of view, and at the end. In the other modes of the view acknowledgements wait for the disk, and the
-//! flushers work as without nodes.
+//! flushers copy the shipped blocks to disk. They do so when a caller waits for the disk, or when much data or old data
+//! is not on disk. They also do so at a change of view, and when the database is closed. In the other modes of the
+//! view, acknowledgements wait for the disk, and the flushers work as if there were no nodes.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -29,27 +31,27 @@ const SPIN_NS: u64 = 60_000;
 const COPY_BYTES: u64 = 1 << 19;
 /// The copy is due when data not on disk is this old, nanoseconds.
 const COPY_AGE_NS: u64 = 10_000_000;
-/// Epochs that the mirror's thread ships before it looks after the nodes again.
+/// The most epochs that the mirror's thread ships before it checks connections and the view again.
 const SHIPS_MAX: usize = 16;
-/// The longest pause of the mirror's thread between two looks: at pings, connections, and an epoch that no caller waits
-/// for.
+/// The mirror's thread checks at least this often for pings, connections, and an epoch that no caller waits for.
 const LOOK_IDLE: Duration = Duration::from_millis(1);
 /// The age of data not on disk from which epochs are shipped at most once in [`LOOK_IDLE`], nanoseconds. The disk then
-/// has time to follow, and the part that nodes and machine can lose together stays short. If the disk stalls
-/// altogether, shipping continues up to the tail's bound.
+/// has time to catch up, so little data would be lost if nodes and machine failed together. If the disk stalls
+/// altogether, shipping continues until the tail is full.
 const COPY_LATE_NS: u64 = 35_000_000;
-/// The bytes not on disk that have the effect of [`COPY_LATE_NS`]: the output of a disk of 45 MB a second in that time.
+/// The bytes not on disk from which the same limit as for [`COPY_LATE_NS`] applies. A disk of 45 MB a second writes
+/// this much in that time.
 const COPY_LATE_BYTES: u64 = 3 << 19;
-/// A clean end waits this long for the arbiter.
+/// A clean close waits this long for the arbiter, nanoseconds.
 const STOP_NS: u64 = 5_000_000_000;
 
-/// The nodes of an open database, as its threads use them. A thread that waits alone collects the replies by itself.
-/// For several threads, the mirror's thread does.
+/// The nodes of an open database, as its threads use them. A single waiting thread collects the replies by itself. If
+/// several threads wait, the mirror's thread collects for them.
 pub(crate) struct Mirror {
     ground: Arc<Ground>,
     /// Threads that wait for replies.
     waiters: AtomicUsize,
-    /// True if a thread spins, and collects meanwhile.
+    /// True while a thread spins and collects replies.
     spins: AtomicBool,
     /// The mirror's thread.
     collector: OnceLock<Thread>,
@@ -69,7 +71,7 @@ impl Mirror {
         }
     }
 
-    /// Names the mirror's thread, once.
+    /// Sets the mirror's thread. Called once.
     pub fn set_collector(&self, thread: Thread) {
         let named = self.collector.set(thread);
         assert!(named.is_ok(), "a database has one mirror");
@@ -86,7 +88,8 @@ impl Mirror {
         std::mem::take(&mut self.views.lock())
     }
 
-    /// Ships, and spins for the replies for a moment. Returns whether all appended frames are acknowledged.
+    /// Ships the appended frames and spins briefly for the replies. Returns whether all appended frames are
+    /// acknowledged.
     pub fn ship_here(&self) -> bool {
         let wal = self.ground.core.wal();
         let newest = wal.last_appended();
@@ -105,13 +108,13 @@ impl Mirror {
         self.ground.core.nodes()
     }
 
-    /// Returns whether acknowledgements rest on nodes now.
+    /// Returns whether acknowledgements currently rely on nodes.
     pub fn is_mirrored(&self) -> bool {
         self.nodes().is_some_and(NodesInUse::is_mirrored)
     }
 
-    /// Ships all appended frames and collects the replies of nodes. Returns whether more is acknowledged. While the
-    /// copy is late, only the mirror's thread ships.
+    /// Ships the appended frames and collects replies of nodes. Returns whether more is acknowledged than before. While
+    /// the copy is late, it does not ship, only collects.
     pub fn ship(&self) -> bool {
         let Some(nodes) = self.nodes() else {
             return false;
@@ -131,7 +134,7 @@ impl Mirror {
 
     fn ship_now(&self, nodes: &NodesInUse) -> bool {
         let wal = self.ground.core.wal();
-        // A failure has latched the log, as every caller sees.
+        // An error has stopped the log. Every caller checks for that.
         if wal.durable(Rung::Mirror) < wal.last_appended() && self.ground.core.ship().is_err() {
             self.ground.announce();
             return false;
@@ -139,7 +142,8 @@ impl Mirror {
         self.collected(nodes.pump_soon(self.ground.now_ns()))
     }
 
-    /// Reports to the waiting threads if more is acknowledged, as a pump has returned.
+    /// Wakes the waiting threads if `pumped`, the result of a pump, says that more is acknowledged.
+    /// Returns whether it does.
     fn collected(&self, pumped: Option<bool>) -> bool {
         let rose = pumped.unwrap_or(false);
         if rose {
@@ -157,15 +161,16 @@ impl Mirror {
     pub fn status(&self) -> Option<Status> {
         let nodes = self.nodes()?;
         let status = nodes.status(self.ground.now_ns());
-        // A thread that has shipped may have found the nodes taken meanwhile.
+        // A thread that shipped meanwhile may have found the nodes locked by this call, and has not
+        // sent its blocks.
         if nodes.is_missed() {
             self.collected(nodes.pump_soon(self.ground.now_ns()));
         }
         Some(status)
     }
 
-    /// Offers a block that is on its way to the disk to a node that is left alone. So its reply does not come after the
-    /// disk's.
+    /// If acknowledgements need the disk, sends the node that is left the blocks that are now being written to disk. So
+    /// the node's reply does not come after the disk's.
     pub fn offer_written(&self) {
         let alone = self.nodes().filter(|nodes| !nodes.is_mirrored());
         if alone.and_then(|nodes| nodes.pump_soon(self.ground.now_ns())) == Some(true) {
@@ -173,8 +178,8 @@ impl Mirror {
         }
     }
 
-    /// Reports to waiting threads that the disk has synced more. It also reports that to the mirror: a group with one
-    /// node left acknowledges what both node and disk have.
+    /// Reports to waiting threads and to the mirror that the disk has synced more. The mirror needs this for a group
+    /// with one node left, which acknowledges the blocks that both the node and the disk have.
     pub fn tell_synced(&self) {
         if let Some(nodes) = self.nodes().filter(|nodes| !nodes.is_mirrored()) {
             nodes.pump(self.ground.now_ns());
@@ -182,7 +187,7 @@ impl Mirror {
         self.ground.announce();
     }
 
-    /// Waits until nodes hold an epoch. Returns early if acknowledgements no longer rest on nodes.
+    /// Waits until nodes hold an epoch. Returns early if acknowledgements no longer rely on nodes.
     pub fn wait_for_nodes(&self, epoch: Epoch) -> Result<()> {
         let wal = self.ground.core.wal();
         if wal.durable(Rung::Mirror) >= epoch {
@@ -195,14 +200,14 @@ impl Mirror {
         waited
     }
 
-    /// Like `wait_for_nodes`, for a thread that is counted. `others` is the number of threads that were waiting before
-    /// it.
+    /// The wait of `wait_for_nodes`, for a thread that is already counted in `waiters`. `others` is the number of
+    /// threads that were waiting before it.
     fn wait_among(&self, others: usize, epoch: Epoch) -> Result<()> {
         let wal = self.ground.core.wal();
         while wal.durable(Rung::Mirror) < epoch && self.is_mirrored() {
             wal.check()?;
-            // An epoch that is under way makes room for the next one, which all waiting threads join. The mirror's
-            // thread ships it.
+            // If several threads wait while an epoch is under way to the nodes, none ships. The frames of all gather in
+            // the next epoch, which the mirror's thread ships.
             let is_under_way = wal.durable(Rung::Mirror).0 + 1 < wal.current().0;
             if others == 0 || !is_under_way {
                 self.ship();
@@ -220,7 +225,8 @@ impl Mirror {
         Ok(())
     }
 
-    /// Collects replies for a moment without sleeping, unless another thread does.
+    /// Collects replies for [`SPIN_NS`] without sleeping, unless another thread spins. Returns
+    /// whether the epoch is acknowledged.
     fn spin_for_nodes(&self, epoch: Epoch) -> bool {
         let wal = self.ground.core.wal();
         let Some(nodes) = self.nodes() else {
@@ -245,15 +251,16 @@ impl Mirror {
         }
         self.spins.store(false, Ordering::SeqCst);
         if wal.durable(Rung::Mirror) < wal.last_appended() {
-            // This serves the other waiters: the mirror's thread may sleep in a wait that only a node ends.
+            // This is for threads that began to wait meanwhile: the mirror's thread may be asleep until a node sends
+            // something.
             self.ship();
             self.wake_collector();
         }
         wal.durable(Rung::Mirror) >= epoch
     }
 
-    /// Returns whether a flusher has to copy the shipped blocks now. It always has to while acknowledgements wait for
-    /// the disk.
+    /// Returns whether a flusher has to copy the shipped blocks to disk now. Always true while acknowledgements wait
+    /// for the disk.
     pub fn copy_is_due(&self) -> bool {
         let Some(nodes) = self.nodes().filter(|nodes| nodes.is_mirrored()) else {
             return true;
@@ -320,8 +327,9 @@ impl Mirror {
         }
     }
 
-    /// Ends the mirror when all is on disk and the threads have ended. View and anchor then say so. If the arbiter does
-    /// not answer, both remain unchanged, and the next open asks it.
+    /// Ends the mirror, after all data is on disk and the threads have ended. View and anchor then say that the disks
+    /// have everything. If the arbiter does not answer, view and anchor remain unchanged, and the next open asks the
+    /// arbiter.
     pub fn end(&self) -> Result<()> {
         let Some(nodes) = self.nodes() else {
             return Ok(());

@@ -1,8 +1,9 @@
-//! Tables by name, and the current table of each name.
+//! The tables that a database is opened with, by name, and the current table of each name.
 //!
-//! A name has a *place* among those that the database was opened with. Its table is read by that place: one load,
-//! inside a transaction. Emptying a table gives its name a new, empty one. Swapping two names exchanges their tables.
-//! Both are rows of the catalog, logged with their transaction, and published here as the last step before it commits.
+//! A name has a *place*: its index in the list of names that the database was opened with. The place gives the name's
+//! table with one load, inside a transaction. Emptying a table gives its name a new, empty table. Swapping two names
+//! exchanges their tables. Both change rows of the catalog, which are logged with their transaction. As its last step
+//! before the commit, the transaction publishes the change here.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -21,7 +22,7 @@ pub struct NamedTables {
 }
 
 impl NamedTables {
-    /// Returns names without tables.
+    /// Returns the names, to which no tables are assigned yet.
     #[must_use]
     pub fn new(names: &'static [&'static str]) -> NamedTables {
         NamedTables {
@@ -36,8 +37,8 @@ impl NamedTables {
         0..count
     }
 
-    /// Returns the table of the name at a place. A renewal changes it, and holds every latch: read it inside a
-    /// transaction.
+    /// Returns the table of the name at a place. Call this inside a transaction: a renewal, which changes the table,
+    /// holds every latch.
     ///
     /// # Panics
     /// If the place does not exist.
@@ -62,7 +63,7 @@ impl NamedTables {
     /// does not have yet.
     ///
     /// # Errors
-    /// The catalog is damaged.
+    /// If the catalog is damaged.
     pub fn load(&self, heap: &Heap) -> Result<Vec<u8>> {
         let tables = tables_of(heap)?;
         let (mut missing, mut taken) = (Vec::new(), BTreeSet::from([CATALOG]));
@@ -76,10 +77,11 @@ impl NamedTables {
         Ok(missing)
     }
 
-    /// Gives names new, empty tables that only the running transaction knows yet. It holds every latch. An abort leaves
-    /// at most empty tables, which the next attempt takes again.
+    /// Gives names new, empty tables, which only the running transaction sees until [`install`](Self::install). The
+    /// transaction must hold every latch. An abort leaves at most empty tables, which the next attempt uses again.
     ///
-    /// An error, which the caller must return, if a latch is missing or the catalog is damaged.
+    /// # Errors
+    /// If a latch is missing or the catalog is damaged. The caller must return the error.
     pub fn renew(
         &self,
         tx: &mut Tx<'_>,
@@ -104,7 +106,7 @@ impl NamedTables {
     /// Exchanges the tables of two names, for the running transaction, which holds every latch.
     ///
     /// # Errors
-    /// An error, which the caller must return, if a latch is missing or the catalog is damaged.
+    /// If a latch is missing or the catalog is damaged. The caller must return the error.
     pub fn swap(&self, tx: &mut Tx<'_>, [a, b]: [u8; 2], renewal: &mut Renewal) -> Result<()> {
         let table_of = |place| renewal.table(place).unwrap_or(self.at(place));
         let (of_a, of_b) = (table_of(a), table_of(b));
@@ -115,11 +117,11 @@ impl NamedTables {
         Ok(())
     }
 
-    /// Publishes a renewal. This must be the last step of a transaction before it commits. Returns the old tables'
-    /// indexes, to be dropped after the latches are released.
+    /// Publishes a renewal. This must be the last step of a transaction before it commits. Returns the indexes of the
+    /// replaced tables, which the caller drops after the latches are released.
     ///
     /// # Errors
-    /// An error, which the caller must return, if a latch is missing, before anything has changed.
+    /// If a latch is missing; nothing has changed then. The caller must return the error.
     pub fn install(&self, tx: &mut Tx<'_>, renewal: &Renewal) -> Result<Vec<DetachedTable>> {
         tx.check_all_latched()?;
         let mut gone: BTreeSet<TableId> = renewal.superseded.iter().copied().collect();
@@ -127,7 +129,7 @@ impl NamedTables {
             gone.insert(self.at(*place));
             self.set(*place, *table);
         }
-        // A table that has only changed its name stays.
+        // A table that a swap has only given another name stays.
         for place in self.places() {
             gone.remove(&self.at(place));
         }
@@ -160,9 +162,9 @@ impl NamedTables {
 /// New tables of names that are being emptied or swapped, before other transactions see them.
 #[derive(Debug, Default)]
 pub struct Renewal {
-    /// By place.
+    /// The new table of each renewed name, by the name's place.
     tables: BTreeMap<u8, TableId>,
-    /// Renewed once more within the same transaction.
+    /// New tables that the same transaction has replaced again.
     superseded: Vec<TableId>,
 }
 

@@ -1,8 +1,8 @@
-//! The log in the memory of nodes: their part in an open, and their service while the database runs.
+//! The log in the memory of nodes: the use of the nodes by an open, and while the database runs.
 //!
-//! An open that is given nodes claims the database in the arbiter first. The anchor may say that nodes hold more of the
-//! log than its disks. Then the open seals the nodes and drains their blocks into the segments. Only then does it
-//! restart as always. When the anchor names the new life, the view says so, and the writer's side begins
+//! If nodes are configured, an open first claims the database in the arbiter. If the anchor says that nodes may hold
+//! more of the log than its disks, the open seals the nodes and drains their blocks into the segments. Then it restarts
+//! as usual. When the anchor names the new life, the open writes that life into the view and starts the writer's side
 //! (`perdura_mirror`).
 
 use std::path::PathBuf;
@@ -26,34 +26,34 @@ use perdura_wal::{Rung, Wal};
 /// The files of TLS to the nodes, PEM.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NodeTlsFiles {
-    /// Authorities of the nodes' certificates. `None`: without TLS.
+    /// The certificate authorities that sign the nodes' certificates. `None`: TLS is not used.
     pub ca_cert: Option<PathBuf>,
-    /// The certificate and its chain for the nodes.
+    /// The certificate, with its chain, that this database presents to the nodes.
     pub cert: Option<PathBuf>,
-    /// Its key.
+    /// The private key of `cert`.
     pub key: Option<PathBuf>,
 }
 
-/// The nodes as settings name them.
+/// The settings of the nodes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeSettings {
     /// Pairs of addresses, each `HOST:PORT,HOST:PORT`.
     pub groups: Vec<String>,
-    /// Directory of the view.
+    /// The directory that holds the view.
     pub view: Option<PathBuf>,
     /// File with the nodes' key.
     pub key_file: Option<PathBuf>,
     /// The files of TLS.
     pub tls: NodeTlsFiles,
-    /// The most bytes of a stream that are in memories and not on disk.
+    /// The most bytes of a stream that may be in the nodes' memories and not on disk.
     pub tail_bytes: u64,
     /// True if two nodes on one machine count as a mirror.
     pub one_machine: bool,
-    /// The time for which the writer may acknowledge by its disk after it has asked the arbiter; zero: without limit.
+    /// After the writer has asked the arbiter, it may acknowledge with its disk alone for this time. Zero: no limit.
     pub lease: Duration,
     /// True if blocks may go to other machines unencrypted.
     pub allow_plaintext: bool,
-    /// True if a restart may continue without data that only nodes may hold.
+    /// True if a restart may give up data that only nodes may hold.
     pub accept_loss: bool,
 }
 
@@ -75,23 +75,23 @@ impl Default for NodeSettings {
 
 /// Makes the register of a database's view.
 pub type MakeRegister = dyn Fn(Uuid) -> Result<Box<dyn Register>> + Send + Sync;
-/// Random numbers that cannot be guessed, or that a seed decides.
+/// Returns random numbers. They cannot be guessed, or in the simulator are determined by a seed.
 pub type Random = dyn Fn() -> u64 + Send + Sync;
 
 /// The nodes that are to hold the newest part of the log, and the arbiter that holds the view.
 #[derive(Clone)]
 pub struct Nodes {
-    /// Their addresses, and the bounds.
+    /// The nodes' addresses, and limits.
     pub options: MirrorOptions,
-    /// The network to them.
+    /// The network that connects to the nodes.
     pub net: Arc<dyn Net>,
     /// The maker of the register that holds the view.
     pub register: Arc<MakeRegister>,
     /// Random numbers.
     pub random: Arc<Random>,
-    /// The time for which a takeover waits for them.
+    /// The time for which a takeover waits for the nodes.
     pub patience: Patience,
-    /// Lets a little time pass, in which nodes answer.
+    /// Waits for a short time, in which nodes can answer.
     pub pass: Arc<dyn Fn() + Send + Sync>,
 }
 
@@ -111,13 +111,13 @@ pub(crate) struct Claimed {
     by: Claimant,
     view: View,
     register: Box<dyn Register>,
-    /// The end of the log that the restart is to accept.
+    /// The rule by which the restart treats the end of the log.
     pub tail: Tail,
     /// The actions of the takeover, for the report.
     pub notes: Vec<String>,
 }
 
-/// Refuses a view of another log than the anchor's, or of a later life.
+/// Refuses a view that belongs to another log than the anchor's, or to a later life.
 fn check_life(view: &View, anchor: &Anchor) -> Result<()> {
     if view.homes.len() != usize::from(anchor.streams) {
         return Err(Error::Usage(format!(
@@ -151,13 +151,13 @@ fn check_generation(view: &View, anchored: u64) -> Result<()> {
 }
 
 impl Nodes {
-    /// Claims a database, and drains the nodes' part of its log. With `accept_loss` it continues without data that only
-    /// nodes may hold, if they do not return it. The last writer may continue until its lease is over. The anchor is
-    /// read again then.
+    /// Claims a database, and drains the nodes' part of its log into the segments. If the nodes do not return that
+    /// part, the takeover fails, or with `accept_loss` gives the part up. The last writer may acknowledge writes until
+    /// its lease ends, so the takeover waits for that and then reads the anchor again.
     ///
     /// # Errors
-    /// The arbiter's, the nodes', and those of [`drain`]. The only changes are the generation, and drained blocks,
-    /// which the next open finds.
+    /// The errors of arbiter, nodes and [`drain`]. After an error, only the generation in the view and drained blocks
+    /// may have changed. The next open finds both.
     pub(crate) fn take_over(
         &self,
         disks: &Disks,
@@ -179,7 +179,7 @@ impl Nodes {
             return Ok(claimed);
         };
         check_generation(view, mirrored.generation)?;
-        // A later life was recovered with the nodes' part; or all of it was on disk.
+        // A later life has already recovered the nodes' part. Or the view says that everything is on disk.
         let is_recovered = view.life != anchor.incarnation && !armed(Flaw::OldLifeFetched);
         if is_recovered || !view.is_mirrored() {
             if accept_loss {
@@ -236,7 +236,8 @@ impl Nodes {
         })
     }
 
-    /// Waits until the lease of the last writer is over, and then reads the anchor again.
+    /// Waits until the lease of the last writer has ended, and then reads the anchor again, which
+    /// the writer may have changed.
     fn outwait(
         &self,
         view: &View,
@@ -264,7 +265,7 @@ impl Nodes {
             match claim.step(register) {
                 Ok(Some(view)) => return Ok(view),
                 Ok(None) => {}
-                // Damage does not go away.
+                // Damage stays, so another attempt is useless.
                 Err(error @ (Error::Corrupt(_) | Error::Foreign { .. })) => return Err(error),
                 Err(error) => {
                     failed = Some(error);
@@ -303,7 +304,7 @@ impl Nodes {
         }
     }
 
-    /// Begins the writer's side, when the anchor names the new life.
+    /// Begins the writer's side. The anchor must already name the new life.
     pub(crate) fn begin(
         &self,
         mut claimed: Claimed,
@@ -319,7 +320,7 @@ impl Nodes {
         );
         let view = beginning_view(&claimed.view, &claimed.by, record.incarnation, durable);
         self.store(claimed.register.as_mut(), &view)?;
-        // The frames that the open has logged are before the tail.
+        // The frames that the open has logged are flushed, so that the tail begins after them.
         flush_all(wal)?;
         let streams = (0..wal.streams()).map(StreamId);
         let start: Vec<Pos> = streams
@@ -393,9 +394,8 @@ impl Nodes {
     }
 }
 
-/// Returns the positions from which a drain follows the blocks of each stream. A position is behind the part that the
-/// anchor vouches for. It is also behind the part that a checkpoint has cut since, which every complete image has
-/// passed.
+/// Returns, for each stream, the position from which a drain follows the blocks. It is the end of the part that the
+/// anchor vouches for. If checkpoints have since cut the log beyond that end, it is the position of the cut.
 fn drained_from(anchor: &Anchor) -> Vec<Pos> {
     let floor = truncation_floor(anchor);
     assert_eq!(
@@ -457,7 +457,7 @@ fn drain_all(disks: &Disks, anchor: &Anchor, kept: &[Vec<Kept>]) -> Result<Vec<S
     Ok(notes)
 }
 
-/// The log and the anchor, as the mirror sees them.
+/// The log and the anchor, behind the interface that the mirror uses.
 struct OverWal {
     wal: Arc<Wal>,
     anchor: Arc<AnchorCell>,
@@ -508,36 +508,38 @@ impl Log for OverWal {
 pub struct NodesInUse {
     mirror: Arc<Mirror>,
     log: OverWal,
-    /// True if acknowledgements may rest on nodes, as of the last step.
+    /// True if acknowledgements could rely on nodes at the last step.
     is_mirrored: AtomicBool,
-    /// True if view and anchor say that all is on disk, and no further acknowledgement rests on nodes.
+    /// True if view and anchor say that everything is on disk. From then on no acknowledgement relies on nodes.
     has_stopped: AtomicBool,
 }
 
 impl NodesInUse {
-    /// Returns whether acknowledgements of some stream rest on nodes now, so that the copy may be later.
+    /// Returns whether acknowledgements of some stream currently rely on nodes, so that the copy to disk may come
+    /// later.
     #[must_use]
     pub fn is_mirrored(&self) -> bool {
         self.is_mirrored.load(Ordering::SeqCst)
     }
 
-    /// Sends and receives as far as possible now. Returns whether the nodes hold more. `None`: another thread does
-    /// this.
+    /// Sends and receives as far as possible without waiting. Returns whether the nodes hold more than before. `None`:
+    /// another thread is using the nodes.
     pub fn try_pump(&self, now_ns: u64) -> Option<bool> {
         self.mirror.try_pump(&self.log, now_ns)
     }
 
-    /// Like [`try_pump`](Self::try_pump). If another thread has the nodes, that thread pumps when it lets go of them.
+    /// Like [`try_pump`](Self::try_pump). If another thread is using the nodes, that thread pumps when it has finished.
     pub fn pump_soon(&self, now_ns: u64) -> Option<bool> {
         self.mirror.pump_soon(&self.log, now_ns)
     }
 
-    /// Returns whether blocks may wait because a thread found the nodes taken by one that asked for the status.
+    /// Returns whether blocks may be unsent because a thread found the nodes in use by a call of
+    /// [`status`](Self::status).
     pub fn is_missed(&self) -> bool {
         self.mirror.is_missed()
     }
 
-    /// Like [`try_pump`](Self::try_pump), but waits for other threads that have the nodes.
+    /// Like [`try_pump`](Self::try_pump), but waits until no other thread is using the nodes.
     pub fn pump(&self, now_ns: u64) -> bool {
         self.mirror.pump(&self.log, now_ns)
     }
@@ -547,7 +549,7 @@ impl NodesInUse {
         self.mirror.wait(timeout);
     }
 
-    /// Takes one step that may wait.
+    /// Takes one step of managing connections and the view. The step may wait.
     ///
     /// # Errors
     /// As [`Mirror::manage`].
@@ -569,17 +571,17 @@ impl NodesInUse {
         managed
     }
 
-    /// Returns whether the copy is due for a change of view, since the last call.
+    /// Returns whether, since the last call, a change of view has asked for the copy to disk.
     pub fn take_copy_wish(&self) -> bool {
         self.log.wants_copy.swap(false, Ordering::SeqCst)
     }
 
-    /// Begins to end the mirror, which it does when all is on disk.
+    /// Begins to end the mirror. The mirror ends when all data is on disk.
     pub fn begin_stop(&self) {
         self.mirror.begin_stop();
     }
 
-    /// Returns whether it has ended: view and anchor say that all is on disk.
+    /// Returns whether the mirror has ended: view and anchor say that all data is on disk.
     #[must_use]
     pub fn has_stopped(&self) -> bool {
         self.has_stopped.load(Ordering::SeqCst)

@@ -1,5 +1,5 @@
-//! The steps of an open before the [`Core`](crate::core::Core) exists. The scheme is checked, and a missing database is
-//! made. The restart brings an existing one back.
+//! The steps of an open before the [`Core`](crate::core::Core) exists. They check the scheme, then make a database that
+//! does not exist, or restart an existing one.
 
 use std::sync::Arc;
 
@@ -20,7 +20,8 @@ use crate::options::CoreOptions;
 use crate::typed::replay::Replayer;
 use crate::yardstick::Yardstick;
 
-/// Refuses a database of interleaved transactions: its pages hold no rows that this engine reads.
+/// Refuses a database of another scheme than the yardstick's. Also refuses a database of
+/// interleaved transactions, because its pages hold no rows that this engine can read.
 pub(crate) fn check_scheme(env: &Env, yardstick: Yardstick) -> Result<()> {
     let Some(anchor) = read_anchor(env.disks.data.as_ref())? else {
         return Ok(());
@@ -44,7 +45,7 @@ pub(crate) fn check_scheme(env: &Env, yardstick: Yardstick) -> Result<()> {
     }
 }
 
-/// A database that is back.
+/// A recovered or new database.
 pub(crate) struct Opened {
     /// Its life.
     pub life: Life,
@@ -52,8 +53,8 @@ pub(crate) struct Opened {
     pub claimed: Option<Claimed>,
 }
 
-/// Restarts the database on these disks and resumes its log. If the disks hold no database, it makes one. If it has
-/// nodes, they are asked first.
+/// Restarts the database on these disks and resumes its log. If the disks hold no database, makes one. If nodes are
+/// configured, first claims the database and drains the nodes.
 pub(crate) fn bring_back(
     env: &Env,
     options: &CoreOptions,
@@ -106,10 +107,11 @@ pub(crate) fn bring_back(
         yardstick.scheme(),
         "the restart keeps the scheme"
     );
-    // The directories of a new database existed before its files.
+    // For a new database `standing` lists only the directories, which existed before the files were
+    // made.
     standing.check()?;
     let window = ExecutorWindow {
-        // Pages that no log makes whole must be of one instant.
+        // Without a log that completes the pages, all pages of an image must be of one instant.
         cuts: options.consistent_checkpoints || yardstick.scheme() == Scheme::Unlogged,
     };
     let memory = log_memory(env, options);
@@ -122,14 +124,14 @@ pub(crate) fn bring_back(
     Ok(Opened { life, claimed })
 }
 
-/// Claims the database of an anchor, and drains its nodes, if it has some.
+/// If nodes are configured, claims the database of an anchor and drains the nodes.
 fn claim(env: &Env, anchor: &mut Anchor) -> Result<Option<Claimed>> {
     let take_over =
         |nodes: &Nodes| nodes.take_over(&env.disks, anchor, env.accept_loss, env.clock.as_ref());
     env.nodes.as_ref().map(take_over).transpose()
 }
 
-/// Makes a database with a tree on disks that hold none. The harness calls this. An open makes no tree.
+/// Makes a database with a tree on disks that hold none. Only test harnesses call this. An open makes no tree.
 ///
 /// # Errors
 /// As [`create`].

@@ -1,4 +1,5 @@
-//! The settings. Those that are fixed when the database is made are marked so. The others may change at each open.
+//! The settings. A setting marked "Fixed at creation" cannot change after the database is made. All others may change
+//! at each open.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -18,7 +19,7 @@ use crate::machine::Machine;
 use crate::nodes::{NodeSettings, Nodes};
 use crate::typed::TypedOptions;
 
-/// The tables that a database has unless its options say otherwise: Redis's sixteen databases.
+/// The default tables of a database: Redis's sixteen databases.
 pub const DATABASE_NAMES: &[&str] = &[
     "db0", "db1", "db2", "db3", "db4", "db5", "db6", "db7", "db8", "db9", "db10", "db11", "db12",
     "db13", "db14", "db15",
@@ -33,8 +34,8 @@ pub struct CoreOptions {
     pub chunk_pages: u16,
     /// Size of the largest log segments, bytes. Fixed at creation.
     pub segment_bytes: u64,
-    /// Size of a life's first segments, bytes, if that is less; each next one is twice as long. Fixed
-    /// at creation.
+    /// Size of a life's first segment, bytes, if less than `segment_bytes`. Each further segment is twice as long, up
+    /// to `segment_bytes`. Fixed at creation.
     pub segment_bytes_first: u64,
     /// The longest log block, bytes.
     pub block_bytes_max: usize,
@@ -46,26 +47,26 @@ pub struct CoreOptions {
     pub memory_limit: u64,
     /// The memory at which the kernel ends the process, if it is known. A restart that needs more pages is refused.
     pub memory_ceiling: Option<Ceiling>,
-    /// The fault of a memory limit beyond that ceiling, for the restart's report.
+    /// A complaint for the restart's report, if `memory_limit` is above `memory_ceiling`.
     pub memory_fault: Option<String>,
     /// A checkpoint begins when the log has grown by this much since the last one, bytes.
     pub checkpoint_log_bytes: u64,
-    /// True if every checkpoint is consistent: an image of one instant. Databases with key-addressed tables make no
-    /// others.
+    /// True if every checkpoint is consistent: its image is of one instant. Checkpoints of databases with key-addressed
+    /// tables always are.
     pub consistent_checkpoints: bool,
     /// The form in which consistent checkpoints keep pages of key-addressed tables.
     pub snapshot_mode: SnapshotMode,
-    /// The bound of the data kept for checkpoints and snapshots, at which writers wait and snapshots end.
+    /// The limit of the data kept for checkpoints and snapshots. At the limit, writers wait and snapshots end.
     pub kept_bound: KeptBound,
     /// The use of disks, processors and memory by a restart.
     pub schedule: Schedule,
-    /// Pages of trees in memory, and how a restart uses them.
+    /// Settings of trees: the number of pages in memory, and the use of these pages by a restart.
     pub tree: TreeMeans,
     /// The methods by which a restart plays the log. Empty: each kind of records uses its default.
     pub methods: Methods,
-    /// The limits that decide when the rows of deleted collections are removed.
+    /// The limits that determine when the rows of deleted collections are removed.
     pub orphans: OrphanLimits,
-    /// The names of the tables to open, which are made where they are missing. At most 255.
+    /// The names of the tables to open, at most 255. Missing tables are made.
     pub tables: &'static [&'static str],
     /// Typed tables and procedures.
     pub typed: TypedOptions,
@@ -106,16 +107,17 @@ impl Default for CoreOptions {
 pub struct Options {
     /// The data directory; made if it is not there.
     pub data: PathBuf,
-    /// A directory for each log stream; empty: all streams in the data directory.
+    /// A directory for each log stream. Empty: all streams are in the data directory.
     pub log_dirs: Vec<PathBuf>,
-    /// A directory for each disk that the images' pages are spread over; empty: the data directory.
-    /// Their number and order are fixed at creation; a directory may move.
+    /// Directories over which the images' pages are spread, one for each disk. Empty: the data
+    /// directory. The number of directories and their order are fixed at creation. A directory may
+    /// move to another path.
     pub image_dirs: Vec<PathBuf>,
-    /// The directory of the archive, into which the log goes sorted. `None`: the database is not archived, and one that
-    /// was archived before keeps its log.
+    /// The directory of the archive, which holds the log's records sorted. `None`: no archive is used. A database that
+    /// was archived before then keeps its log for the archive.
     pub archive: Option<PathBuf>,
-    /// The bytes of runs and log that may wait while the archive is away, approximately. At the bound writes are
-    /// refused until it is back. `None`: the log alone waits, up to the end of its disk.
+    /// The approximate bytes of runs and log that may wait while the archive is away. At this limit, writes are refused
+    /// until the archive is back. `None`: there is no backlog, and the log grows until its disk is full.
     pub archive_backlog: Option<u64>,
     /// True if the database merges the runs of its archive. Otherwise an archive agent may merge them.
     pub archive_merge: bool,
@@ -123,14 +125,14 @@ pub struct Options {
     pub first_backup: bool,
     /// The moments that the archive keeps, if the database merges it. By default it keeps every moment, without limit.
     pub archive_retention: Retention,
-    /// True if a selection tree, which reads on while it writes, makes runs of the log's records. Otherwise the records
+    /// True if runs are made by a selection tree, which reads new records while it writes a run. Otherwise the records
     /// are sorted one workspace at a time.
     pub archive_selects: bool,
     /// Log streams. Fixed at creation; more than one pays only with more than one disk.
     pub streams: u8,
     /// Virtual partitions, a power of two up to 256. Fixed at creation.
     pub partitions: u16,
-    /// Size of the largest log segments, bytes: the first ones are smaller. Fixed at creation.
+    /// Size of the largest log segments, bytes. The first segments are smaller. Fixed at creation.
     pub segment_bytes: u64,
     /// A checkpoint begins when the log has grown by this much since the last one, bytes.
     pub checkpoint_log_bytes: u64,
@@ -145,41 +147,42 @@ pub struct Options {
     pub restart_level: Level,
     /// The methods by which a restart plays the log. Empty: each kind of records uses its default.
     pub restart_methods: Methods,
-    /// Threads that load the image and play the log at restart; 0: one a core.
+    /// Threads that load the image and play the log at restart. 0: one for each core.
     pub threads: usize,
-    /// Pages of trees in memory, and how a restart uses them.
+    /// Settings of trees: the number of pages in memory, and the use of these pages by a restart.
     pub tree: TreeMeans,
-    /// The way in which the log's writes become durable.
+    /// The method by which the log's writes become durable.
     pub log_io: LogIo,
-    /// The durability of a commit when [`Db::write`](crate::Db::write) and other calls that wait return. The server's
-    /// sessions have a separate setting.
+    /// The durability that a commit has when [`Db::write`](crate::Db::write) and other waiting calls return. The
+    /// server's sessions have a separate setting.
     pub durability: Durability,
     /// The form in which consistent checkpoints keep pages of key-addressed tables.
     pub snapshot_mode: SnapshotMode,
-    /// The least time between the starts of two flushes of the log. Zero: a flush starts as soon as one is wanted, and
-    /// is spaced only while that costs nothing (see the module `pace`). At most one second.
+    /// The least time between the starts of two flushes of the log. Zero: a flush starts as soon as a thread wants one,
+    /// and flushes are spaced only while spacing costs no throughput (see the module `pace`). At most one second.
     pub flush_every: Duration,
-    /// The time for which an open waits for the locks of the directories. The locks of a process that was killed become
-    /// free when its last write has landed.
+    /// The time for which an open waits for the locks of the directories. The locks of a killed process become free
+    /// when its last write has completed.
     pub lock_wait: Duration,
     /// Typed tables and procedures; see [`Db::builder`](crate::Db::builder).
     pub typed: TypedOptions,
-    /// The nodes that hold the newest part of the log, as settings name them. An open reads only `nodes`, and from
-    /// these settings whether a loss is accepted.
+    /// The settings from which `nodes` is made. An open itself reads only `nodes`, and from these settings only
+    /// `accept_loss`.
     pub node_settings: NodeSettings,
     /// The nodes that hold the newest part of the log. `None`: the database has no nodes.
     pub nodes: Option<Nodes>,
 }
 
-/// The longest fixed spacing of flushes.
+/// The largest valid [`Options::flush_every`].
 pub const FLUSH_EVERY_MAX: Duration = Duration::from_secs(1);
 
-/// The default of the bytes that may wait while the archive is away.
+/// The default of [`Options::archive_backlog`], bytes.
 const ARCHIVE_BACKLOG: u64 = 16 << 30;
-/// The least bound of the waiting data: some runs, and some segments of the log.
+/// The least valid [`Options::archive_backlog`], bytes: room for some runs and some segments of the
+/// log.
 const ARCHIVE_BACKLOG_MIN: u64 = 128 << 20;
 
-/// The time for which an open waits for a lock by default.
+/// The default of [`Options::lock_wait`].
 const LOCK_WAIT: Duration = Duration::from_secs(10);
 
 impl Options {
@@ -228,10 +231,10 @@ impl Options {
         }
     }
 
-    /// Returns the settings for the core, checked.
+    /// Checks these settings, and returns the settings for the core.
     ///
     /// # Errors
-    /// [`Error::Usage`] naming the setting that is out of its range.
+    /// [`Error::Usage`] with the name of the setting that is out of its range.
     pub fn core(&self) -> Result<CoreOptions> {
         let machine = Machine::read();
         let core = CoreOptions {
@@ -310,10 +313,10 @@ impl CoreOptions {
         }
     }
 
-    /// Checks every range.
+    /// Checks that every setting is within its range.
     ///
     /// # Errors
-    /// [`Error::Usage`] naming the setting.
+    /// [`Error::Usage`] with the name of the first setting that is not.
     pub fn check(&self) -> Result<()> {
         let refuse = |what: String| Err(Error::Usage(what));
         if !self.partitions.is_power_of_two() || self.partitions > 256 {

@@ -1,29 +1,30 @@
-//! The times of flushes, and the rate at which an image is written.
+//! The start times of flushes, and the rate at which an image is written.
 //!
-//! Group commit clocks itself: a flush starts when the one before it has ended, and includes all frames that were
-//! appended meanwhile. While its CPU time is free, nothing else is needed. Where each sync takes CPU time from the
-//! transactions, flushes are spaced by the measured cost of a sync. They may use a set share of one core, and wait at
-//! most [`SPACING_NS_MAX`].
+//! Group commit needs no timer: a flush starts when the previous flush has ended, and includes all frames that were
+//! appended meanwhile. This is enough as long as cores are idle. When every core is busy, each sync takes CPU time from
+//! transactions. Then flushes are spaced by the measured cost of a sync, so that they use a fixed share of one core. A
+//! flush is delayed at most [`SPACING_NS_MAX`].
 //!
 //! | the flush is wanted by | it is spaced when | share of a core |
 //! |---|---|---|
 //! | a thread that waits for it, or an event loop for its clients | every core is busy | 1/8 |
-//! | threads that have appended and continue | these *workers* never idle, or seldom while every core is busy | 1/64 |
-//! | such threads | they idle, and every core is busy | 1/8 |
+//! | threads that have appended and continue | these *workers* never idle; or they seldom idle, and every core is busy | 1/64 |
+//! | such workers | they idle, and every core is busy | 1/8 |
 //!
 //! A thread that waits can do nothing until the flush has ended, so delaying the flush also costs its throughput. A
-//! thread that continues with its next transaction loses nothing, as long as it has a next transaction. Its CPU clock
-//! shows whether it has: [`Workers`] compares it with the wall clock each time a flush is first wanted. A worker of an
-//! open loop at half load sleeps half of the time. So does a worker whose few clients all wait for the delayed flush.
+//! thread that continues with its next transaction loses nothing, as long as it has a next transaction. The thread's
+//! CPU clock shows this: [`Workers`] compares the CPU clock with the wall clock each time a flush is first wanted. A
+//! worker at half load sleeps half of the time. A worker whose few clients all wait for the delayed flush sleeps too.
 //! The flushes of such workers start at once.
 //!
-//! The second case is a loop: the spacing itself may make the clients of a closed loop run out. So `Spacing` adapts. It
-//! grows by a quarter for each flush at which the workers were busy, up to the target that the cost sets. It is halved
-//! for each flush at which they were not. It settles where the workers just stay busy. A thread that begins to wait
-//! ends a pause at once.
+//! In the second row of the table, spacing can defeat itself. All clients of a worker may come to wait for the delayed
+//! flush, so that the worker has nothing to do. So `Spacing` adapts. It grows by a quarter for each flush at which the
+//! workers were busy, up to a target that follows from the cost. It is halved for each flush at which they were not. It
+//! settles where the workers just stay busy. If a thread begins to wait, the flush is no longer delayed by this
+//! spacing.
 //!
-//! A fixed spacing (`flush-every`) replaces all of this. No flush starts sooner after the one before it, even if
-//! threads wait, unless the log has no room for more.
+//! A fixed spacing (`flush-every`) replaces all of this. Flushes then start at least this far apart, even if threads
+//! wait, unless the log has no room for more frames.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -31,23 +32,25 @@ use std::time::Duration;
 
 /// The longest delay of a flush, nanoseconds.
 pub const SPACING_NS_MAX: u64 = 5_000_000;
-/// Syncs that threads wait for may use one part in this many of a core while the cores are saturated.
+/// While the cores are saturated, syncs that threads wait for may use 1/`SYNC_SHARE` of a core.
 const SYNC_SHARE: u64 = 8;
-/// Syncs that no thread waits for may use one part in this many of a core, while the workers never idle.
+/// While the workers never idle, syncs that no thread waits for may use 1/`PIPELINED_SHARE` of a core.
 const PIPELINED_SHARE: u64 = 64;
-/// The first spacing of such syncs, and the least increase of each next one, nanoseconds.
+/// The first spacing of syncs that no thread waits for, and the least increase from one spacing to
+/// the next, nanoseconds.
 const STEP_NS: u64 = 50_000;
-/// The time over which the recent share of a worker is smoothed, nanoseconds.
+/// The time over which [`Workers`] smooths the share of time that workers run, nanoseconds.
 const LATELY_NS: u64 = 4_000_000;
-/// A worker that runs this share of the time is busy. The rest goes to interrupts and to threads that preempt it.
+/// A worker that runs at least this share of the time counts as busy. The rest goes to interrupts and to threads that
+/// preempt the worker.
 const BUSY_PERMILLE: u64 = 970;
-/// A worker that runs this share of the time is busy while every core is busy, because then the flusher preempts
-/// workers too.
+/// While every core is busy, a worker that runs at least this share of the time counts as busy. The share is lower
+/// because the flusher preempts workers then.
 const BUSY_PERMILLE_SATURATED: u64 = 800;
-/// A flush up to this long is made by a thread that has nothing else to do, nanoseconds. Handing it over and being
-/// woken again would take about as long.
+/// A waiting thread makes a flush up to this long by itself, nanoseconds. Waking the flusher and being woken again
+/// would take about as long.
 const SHORT_NS: u64 = 400_000;
-/// The interval at which the machine's idle time is read, nanoseconds.
+/// The machine's idle time is read this often, nanoseconds.
 const GAUGE_NS: u64 = 20_000_000;
 
 /// Decides when the next flush may start.
@@ -61,15 +64,16 @@ pub struct FlushPacer {
     gauge: IdleGauge,
     /// The spacing of flushes that no thread waits for.
     pipelined: Spacing,
-    /// The cost of a durable write to the machine, interrupts included, measured when the log was opened, nanoseconds.
+    /// The CPU time that a durable write costs the machine, interrupts included, as measured when the log was opened,
+    /// nanoseconds.
     machine_cost_ns: u64,
     /// A fixed spacing, nanoseconds; 0: automatic.
     every_ns: u64,
 }
 
 impl FlushPacer {
-    /// Returns a pacer for a machine on which a durable write costs `machine_cost_ns`. `every` is a fixed spacing,
-    /// unless it is zero.
+    /// Returns a pacer for a machine on which a durable write costs `machine_cost_ns` of CPU time. `every` is the fixed
+    /// spacing; zero: automatic.
     #[must_use]
     pub fn new(machine_cost_ns: u64, every: Duration) -> FlushPacer {
         FlushPacer {
@@ -79,7 +83,7 @@ impl FlushPacer {
         }
     }
 
-    /// Returns the delay of a flush that a thread waits for, nanoseconds; 0 is "now".
+    /// Returns the delay of a flush that a thread waits for, nanoseconds. 0: the flush starts now.
     pub fn delay_ns(&mut self, now_ns: u64) -> u64 {
         let spacing_ns = if self.every_ns > 0 {
             self.every_ns
@@ -91,8 +95,8 @@ impl FlushPacer {
         self.left_of(spacing_ns, now_ns)
     }
 
-    /// Returns the delay of a flush that no thread waits for, nanoseconds. The threads that want it have recently run
-    /// for `ran_permille` of the time.
+    /// Returns the delay of a flush that no thread waits for, nanoseconds. `ran_permille` is the share of recent time
+    /// for which the threads that want the flush have run.
     pub fn delay_pipelined_ns(&mut self, now_ns: u64, ran_permille: u64) -> u64 {
         let delay_ns = self.delay_ns(now_ns);
         if self.every_ns > 0 {
@@ -113,9 +117,9 @@ impl FlushPacer {
         spacing_ns.saturating_sub(now_ns.saturating_sub(self.last_start_ns))
     }
 
-    /// Returns the delay of a write that completes by itself while another one is in flight, nanoseconds. It is that of
-    /// [`delay_ns`](Self::delay_ns) or longer: two writes are to be in flight when the first of them completes. More
-    /// and smaller writes cost more than they save.
+    /// Returns the delay of a write that completes by itself while another one is in flight, nanoseconds. The delay is
+    /// at least that of [`delay_ns`](Self::delay_ns), and at least half of `latency_ns` after the last start. So about
+    /// two writes are in flight at a time. More and smaller writes would cost more than they save.
     pub fn delay_behind_ns(&mut self, now_ns: u64, latency_ns: u64) -> u64 {
         let since_ns = now_ns.saturating_sub(self.last_start_ns);
         self.delay_ns(now_ns)
@@ -127,7 +131,7 @@ impl FlushPacer {
         assert!(now_ns > 0, "the clock runs");
         self.last_start_ns = self.last_start_ns.max(now_ns);
         self.cost_ns = cost_ns;
-        // A single slow flush is forgotten after a while, so that a thread tries again to flush by itself.
+        // The smoothed duration shrinks, so that after a slow flush a waiting thread will try again to flush by itself.
         self.wall_ns = self.wall_ns * 7 / 8;
     }
 
@@ -143,7 +147,7 @@ impl FlushPacer {
         self.cost_ns = (self.cost_ns * 7 + cpu_ns) / 8;
     }
 
-    /// Returns whether a flush is short enough to be made by the thread that waits for it.
+    /// Returns whether flushes are short enough for a waiting thread to make them by itself.
     #[must_use]
     pub fn is_short(&self) -> bool {
         self.wall_ns <= SHORT_NS
@@ -162,19 +166,19 @@ impl FlushPacer {
     }
 }
 
-/// Returns the spacing at which flushes of this cost take one part in `share` of a core.
+/// Returns the spacing at which flushes of this cost use 1/`share` of a core.
 fn spacing_ns(cost_ns: u64, share: u64) -> u64 {
     cost_ns.saturating_mul(share).min(SPACING_NS_MAX)
 }
 
-/// The spacing of flushes that no thread waits for, which approaches its target step by step.
+/// The spacing of flushes that no thread waits for. It approaches its target step by step.
 #[derive(Debug, Default)]
 struct Spacing {
     ns: u64,
 }
 
 impl Spacing {
-    /// Returns the spacing of the next flush. `is_bound`: throughput is bound by CPU time, not by flushes.
+    /// Returns the spacing before the next flush. `is_bound`: CPU time limits throughput, not flushes.
     fn next(&mut self, is_bound: bool, target_ns: u64) -> u64 {
         self.ns = if is_bound {
             (self.ns + (self.ns / 4).max(STEP_NS)).min(target_ns)
@@ -188,19 +192,19 @@ impl Spacing {
 }
 
 std::thread_local! {
-    /// The wall clock and this thread's CPU clock at its last report to [`Workers`].
+    /// The wall clock and this thread's CPU clock at the thread's last call of [`Workers::tell`].
     static TOLD: Cell<(u64, u64)> = const { Cell::new((0, 0)) };
 }
 
-/// The share of the time for which the threads run that append and continue.
+/// The share of the time for which the *workers* run: the threads that append and continue.
 #[derive(Debug, Default)]
 pub struct Workers {
-    /// Smoothed over [`LATELY_NS`].
+    /// In thousandths, smoothed over [`LATELY_NS`].
     ran_permille: AtomicU64,
 }
 
 impl Workers {
-    /// Notes the share of the time that the calling thread has run since its last call.
+    /// Notes for what share of the time since its last call the calling thread has run.
     pub fn tell(&self, now_ns: u64) {
         let cpu_ns = thread_cpu_ns();
         let (told_ns, told_cpu_ns) = TOLD.replace((now_ns, cpu_ns));
@@ -210,7 +214,8 @@ impl Workers {
         );
     }
 
-    /// Notes that a worker has run `cpu_ns` of the last `wall_ns`. If two threads note at once, one note may be lost.
+    /// Notes that a worker has run `cpu_ns` of the last `wall_ns`. If two threads call this at once, one update may be
+    /// lost.
     fn note(&self, wall_ns: u64, cpu_ns: u64) {
         let Some(permille) = (cpu_ns.saturating_mul(1000)).checked_div(wall_ns) else {
             return;
@@ -222,14 +227,14 @@ impl Workers {
         self.ran_permille.store(after, Ordering::Relaxed);
     }
 
-    /// Returns the share of the time that they have run recently, in thousandths.
+    /// Returns the share of recent time for which the workers have run, in thousandths.
     #[must_use]
     pub fn ran_permille(&self) -> u64 {
         self.ran_permille.load(Ordering::Relaxed)
     }
 }
 
-/// The gauge of idle cores of the machine, from the kernel's own accounting.
+/// Measures from the kernel's accounting whether the machine has idle cores.
 #[derive(Debug, Default)]
 pub(crate) struct IdleGauge {
     next_ns: u64,
@@ -266,7 +271,7 @@ impl IdleGauge {
     }
 }
 
-/// Returns the idle and the total ticks of all cores.
+/// Returns the idle ticks and the total ticks of all cores, from the text of `/proc/stat`.
 fn parse_idle(stat: &str) -> Option<(u64, u64)> {
     let ticks: Vec<u64> = stat
         .lines()
@@ -276,8 +281,8 @@ fn parse_idle(stat: &str) -> Option<(u64, u64)> {
         .take(8)
         .map_while(|field| field.parse().ok())
         .collect();
-    // user, nice, system, idle, iowait, irq, softirq, steal: waiting for I/O counts as idle, and so does work of low
-    // priority.
+    // The fields are user, nice, system, idle, iowait, irq, softirq, steal. Low-priority work (nice) and waiting for
+    // I/O count as idle.
     let idle = ticks.get(1)? + ticks.get(3)? + ticks.get(4)?;
     Some((idle, ticks.iter().sum()))
 }
@@ -295,8 +300,8 @@ pub fn thread_cpu_ns() -> u64 {
     seconds * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
 }
 
-/// Spreads an image's writes over time, so that they do not starve the log. The rate is at least `IMAGE_RATE_MIN`, and
-/// high enough to finish within the longest duration.
+/// Spreads an image's writes over time, so that they do not starve the log. The rate is high enough to finish within
+/// the longest allowed duration, and at least `IMAGE_RATE_MIN`.
 #[derive(Debug)]
 pub struct ImagePacer {
     bytes_per_second: u64,
@@ -308,7 +313,8 @@ pub struct ImagePacer {
 const IMAGE_RATE_MIN: u64 = 48 << 20;
 
 impl ImagePacer {
-    /// Returns a pacer for about `expected_bytes` within `seconds_max`.
+    /// Returns a pacer for an image of about `expected_bytes` that must be written within
+    /// `seconds_max`.
     #[must_use]
     pub fn new(expected_bytes: u64, seconds_max: u64, now_ns: u64) -> Self {
         let rate = expected_bytes
@@ -346,9 +352,9 @@ mod tests {
         assert_eq!(spacing_ns(u64::MAX, SYNC_SHARE), SPACING_NS_MAX);
     }
 
-    /// A worker whose clients wait for flushes, in virtual time. Each transaction takes `txn_ns`, a flush `SYNC_NS`.
-    /// The worker begins no more than `clients` transactions that are not durable. Open loop: one transaction arrives
-    /// every `every_ns`, and the number of clients is not limited.
+    /// A worker whose clients wait for flushes, in virtual time. Each transaction takes `txn_ns`, a flush `SYNC_NS`. At
+    /// most `clients` transactions may be begun and not yet durable. In an open loop one transaction arrives every
+    /// `every_ns`, and the number of clients is not limited.
     struct Model {
         txn_ns: u64,
         every_ns: u64,
@@ -359,8 +365,8 @@ mod tests {
     const COST_NS: u64 = 40_000;
 
     impl Model {
-        /// Returns the mean spacing of the flushes of the second half of two seconds. Also returns the share of that
-        /// time in which the worker ran, in thousandths. A flush that costs nothing is never delayed.
+        /// Runs the model for two seconds. For the second half, returns the mean spacing of flushes, and the share of
+        /// the time in which the worker ran, in thousandths. With a `cost_ns` of 0 flushes are never delayed.
         fn run(&self, cost_ns: u64) -> (u64, u64) {
             let mut pacer = FlushPacer::new(cost_ns, Duration::ZERO);
             let workers = Workers::default();
@@ -368,7 +374,8 @@ mod tests {
             pacer.gauge.next_ns = u64::MAX;
             let (mut now_ns, end_ns) = (1, 2_000_000_000);
             let (mut next_ns, mut flushes, mut ran_ns) = (1, 0, 0);
-            // Those that the flush under way makes durable, and those behind it.
+            // Transactions that the flush under way makes durable, and transactions that wait for
+            // the next flush.
             let (mut flushed, mut waiting) = (0, 0);
             while now_ns < end_ns {
                 let flush_ns = now_ns + pacer.delay_pipelined_ns(now_ns, workers.ran_permille());

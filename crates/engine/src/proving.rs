@@ -4,14 +4,14 @@
 //!  a checkpoint is complete ──► the archive reaches its end ──► Proof: a run a step ──► report ──► the next one's base
 //! ```
 //!
-//! The progress is in the archive, as a report of the image that was proven last (docs/formats/report.md). The archive
-//! outlives the database's disks, and a restore can then rely on its report. The anchor would need another write at
-//! each checkpoint, and would be lost with the disk. A restart continues from the newest report. Without a report, it
-//! begins with the image that it loaded.
+//! The progress is kept in the archive, as a report about the last image that was proven (docs/formats/report.md). The
+//! archive outlives the database's disks, so a restore can rely on the report. Keeping the progress in the anchor would
+//! need another write at each checkpoint, and the anchor can be lost with its disk. After a restart the proof continues
+//! from the newest report. Without a report, it begins with the image that the restart loaded.
 //!
-//! A proof that fails is reported ([`ProofStats::alarm`]) and stops nothing. The image that did not agree is the next
-//! base. An archive that cannot be read defers the proof, and after some attempts counts as a failed proof. A proof
-//! never delays archiving.
+//! A proof that fails is reported ([`ProofStats::alarm`]) and stops nothing. The image whose proof failed becomes the
+//! base of the next proof. If the archive cannot be read, the proof is tried again later. After [`ATTEMPTS`] attempts
+//! it counts as failed. A proof never delays archiving.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ use serde::Serialize;
 
 use crate::core::Core;
 
-/// The number of attempts at a proof while the archive cannot be read. After them the proof counts as failed.
+/// After this many attempts during which the archive could not be read, a proof counts as failed.
 const ATTEMPTS: u32 = 5;
 /// The pause between two attempts, nanoseconds.
 const PAUSE_NS: u64 = 1_000_000_000;
@@ -36,17 +36,18 @@ enum Task {
     Idle,
     /// A proof, and the time at which it began.
     Proving(Box<Proof>, u64),
-    /// A report of the image that will be the next base.
+    /// A report that is being written, about the image that will be the next base.
     Reporting(Box<Reporting>),
 }
 
 /// Proves images, one I/O a step.
 pub(crate) struct Proving {
-    /// The base of the next proof.
+    /// The image with which the next image is compared.
     base: Option<Arc<SweepDigest>>,
-    /// The image that is proven next. It stays while newer images are made: otherwise a slow archive would prove none.
+    /// The image that is proven next. Newer images do not replace it: otherwise, with a slow archive, no image would
+    /// ever be proven.
     next: Option<Arc<SweepDigest>>,
-    /// The newest image behind that one.
+    /// The newest image that is newer than `next`.
     latest: Option<Arc<SweepDigest>>,
     work: Task,
     attempts: u32,
@@ -54,10 +55,10 @@ pub(crate) struct Proving {
     stats: ProofStats,
 }
 
-/// The findings about an image.
+/// The result of proving an image.
 struct Finding {
     outcome: Outcome,
-    /// The manifest that was read.
+    /// The number of the archive's manifest that the proof used.
     manifest: u64,
     /// Runs whose digests were read.
     runs: u32,
@@ -66,7 +67,7 @@ struct Finding {
 }
 
 impl Finding {
-    /// Returns the finding for an image that was compared with nothing.
+    /// Returns the finding for an image that could not be compared with another one.
     fn begun(manifest: u64, text: String) -> Finding {
         Finding {
             outcome: Outcome::Begun,
@@ -79,7 +80,7 @@ impl Finding {
 }
 
 impl Proving {
-    /// Returns one without a proof.
+    /// Returns a prover that knows no image yet.
     pub fn new() -> Proving {
         Proving {
             base: None,
@@ -92,11 +93,11 @@ impl Proving {
         }
     }
 
-    /// Reads the state of an archive's proofs, before the archive is opened. Gives up a proof that is under way. If no
-    /// proof is known yet, it reads the newest report.
+    /// Prepares for an archive that is about to be opened. Gives up a proof that is under way. If there is no base yet,
+    /// takes the base from the archive's newest report.
     ///
     /// # Errors
-    /// The disk's.
+    /// The errors of the disk.
     pub fn resume(&mut self, disk: &dyn Disk, uuid: &Uuid, partitions: u16) -> Result<()> {
         self.work = Task::Idle;
         if self.base.is_some() {
@@ -118,8 +119,8 @@ impl Proving {
         Ok(())
     }
 
-    /// Forgets images that need no proof, because a report of them or of a later one exists. The archive may have
-    /// failed just behind the first report of this life.
+    /// Forgets the images up to checkpoint epoch `k`, because the archive has a report about image `k`. Such images
+    /// exist if the archive failed just after this life's first report was written.
     fn pass_over_reported(&mut self, k: CkptEpoch) {
         let is_newer = |digest: &Arc<SweepDigest>| k < digest.k;
         let (next, latest) = (self.next.take(), self.latest.take());
@@ -128,7 +129,8 @@ impl Proving {
         self.stats.unproven = u64::from(self.next.is_some()) + u64::from(self.latest.is_some());
     }
 
-    /// Adds the images that records must not be combined across, although a checkpoint may have overwritten them.
+    /// Adds the images that proofs still need. The merger must not combine records across them, although a checkpoint
+    /// may have overwritten the images.
     pub fn add_images(&self, images: &mut ArchiveImages) {
         let own = [&self.base, &self.next, &self.latest];
         let own = own.into_iter().flatten().map(|digest| digest.k);
@@ -174,7 +176,8 @@ impl Proving {
                 match reporting.step() {
                     Ok(Progress::More) => self.work = Task::Reporting(reporting),
                     Ok(Progress::Done(())) => self.settle(),
-                    // Without a report a restart continues from an older one, or from its own image.
+                    // If the report could not be written, the next restart continues from an older report, or from the
+                    // image that it loads.
                     Err(_) => self.settle(),
                 }
                 true
@@ -182,7 +185,7 @@ impl Proving {
         }
     }
 
-    /// Takes note of the newest image.
+    /// Notes the newest image, if it is not known yet, as `next` or `latest`.
     fn look(&mut self, core: &Core, store: &Store) {
         let Some(newest) = core.newest_digest() else {
             return;
@@ -205,7 +208,8 @@ impl Proving {
         );
     }
 
-    /// Begins with the next image, if the archive reaches its end. Returns whether it has begun.
+    /// Begins to prove `next`, if the archive reaches that image's end. Returns whether there was
+    /// anything to do.
     fn begin(&mut self, core: &Core, store: &Arc<Store>, now_ns: u64) -> bool {
         let Some(next) = self.next.clone() else {
             return false;
@@ -228,7 +232,7 @@ impl Proving {
         true
     }
 
-    /// Takes the verdict of a proof that has ended.
+    /// Turns the verdict of a finished proof into a finding, and reports it.
     fn judge(&mut self, core: &Core, store: &Store, verdict: &Verdict, since: u64) {
         let took_us = core.clock().mono_ns().saturating_sub(since) / 1000;
         let outcome = match verdict.fails {
@@ -245,11 +249,12 @@ impl Proving {
         self.report(core, store, finding);
     }
 
-    /// Defers a proof that could not be made.
+    /// Handles a proof that could not be made. Either another attempt follows later, or the reason
+    /// is reported.
     fn put_off(&mut self, core: &Core, store: &Store, error: &Error) {
         let number = store.manifest().number;
         if matches!(error, Error::Usage(_)) {
-            // The archive no longer reaches back to the base.
+            // The archive no longer reaches back to the base, so nothing can be compared.
             let text = format!("nothing was compared: {error}");
             self.report(core, store, Finding::begun(number, text));
             return;
@@ -299,7 +304,7 @@ impl Proving {
         self.work = Task::Reporting(Box::new(Reporting::new(disk, report)));
     }
 
-    /// Makes the reported image the next base, whatever was found.
+    /// Makes the reported image the next base, whether its proof held or failed.
     fn settle(&mut self) {
         self.base = self.next.take();
         assert!(self.base.is_some(), "an image was reported");
@@ -309,39 +314,42 @@ impl Proving {
     }
 }
 
-/// The standing proof that the archive's records are the difference between the database's images.
+/// Figures of the standing proof, which checks that the archive's records are the difference
+/// between the database's images.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct ProofStats {
-    /// The checkpoint epoch of the image that was last compared with the archive. `None` before the first.
+    /// The checkpoint epoch of the image that was last compared with the archive. `None` before the first comparison.
     pub image: Option<u64>,
-    /// The checkpoint epoch of the image that it was proven by; 0 if it is the first.
+    /// The checkpoint epoch of the earlier image from which `image` was proven; 0 if `image` is the
+    /// first.
     pub by_image: u64,
-    /// The image's end: up to here the archive has been proven.
+    /// The epoch with which `image` ends. The archive has been compared up to here.
     pub end_epoch: u64,
-    /// The time of that, microseconds since 1970.
+    /// The time of the comparison, microseconds since 1970.
     pub wall_us: u64,
-    /// `holds`, `fails`, or `begun` if it had nothing to compare; empty before the first.
+    /// The result of the comparison: `holds`, `fails`, or `begun` if there was no earlier image to
+    /// compare with. Empty before the first report.
     pub result: &'static str,
     /// Runs whose digests were read.
     pub runs: u32,
-    /// Its duration, microseconds.
+    /// The duration of the comparison, microseconds.
     pub took_us: u64,
-    /// The time at which a proof held last, microseconds since 1970; 0 if that is not known.
+    /// The time of the last proof that held, microseconds since 1970; 0 if not known.
     pub held_us: u64,
-    /// The age of that proof, microseconds; `None` if it is not known.
+    /// The age of the last proof that held, microseconds; `None` if not known.
     pub age_us: Option<u64>,
     /// Newer images that are not proven yet.
     pub unproven: u64,
-    /// The checkpoint epoch of the last image whose proof failed, as far as is known; 0 if no proof failed.
+    /// The checkpoint epoch of the last image whose proof is known to have failed; 0 if no proof failed.
     pub failed_image: u64,
     /// Proofs that failed since the database was opened.
     pub failed: u64,
-    /// The reason of the last failed proof, until one holds.
+    /// The reason why the last proof failed. `None` after a proof that held.
     pub alarm: Option<String>,
 }
 
 impl ProofStats {
-    /// Notes a report that is newer than those before.
+    /// Updates the figures from a report that is newer than all earlier ones.
     fn read(&mut self, report: &Report) {
         self.image = Some(report.to.0);
         self.by_image = report.from.0;

@@ -1,8 +1,8 @@
 //! The purge removes data that is no longer visible, in background steps that are transactions.
 //!
-//! A key past its expiry is hidden from readers at once and removed here later. So are the elements of a collection
-//! without a key, and the pages and indexes of flushed tables. A step that fails or is never taken loses nothing: a
-//! restart finds the same work.
+//! An expired key is hidden from readers at once, and the purge removes it later. The same applies to the elements of a
+//! deleted collection, and to the pages and indexes of flushed tables. A step that fails or is never taken loses
+//! nothing: a restart finds the same work.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -11,31 +11,32 @@ use parking_lot::Mutex;
 use perdura_base::{Epoch, PartitionId};
 use perdura_heap::DetachedTable;
 
-/// The most flushed tables, each of one partition, whose indexes one purge step drops.
+/// The most flushed tables whose indexes one purge step drops. A table counts once for each
+/// partition.
 const DROPPED_TABLES: usize = 16;
 
-/// Gets the keys that the purge removed because they were past their expiry. The arguments are the keys with the
-/// numbers of Redis's databases (the places of the tables' names), and the epoch of the removal.
+/// Called with the expired keys that the purge removed, and the epoch of the removal. The number with each key is that
+/// of the Redis database: the place of its table's name.
 pub type ExpiredListener = Box<dyn Fn(&[(u8, Vec<u8>)], Epoch) + Send + Sync>;
 
-/// The indexes of flushed tables, to be dropped when no latch is held.
+/// The indexes of flushed or dropped tables, to be dropped when no latch is held.
 #[must_use = "`reclaim_flushed` hands the tables' indexes and pages to the purge"]
 pub struct Flushed(Vec<DetachedTable>);
 
 impl Flushed {
-    /// Takes what a drop or a flush detached.
+    /// Takes the tables that a drop or a flush has detached.
     pub(crate) fn of(detached: Vec<DetachedTable>) -> Flushed {
         Flushed(detached)
     }
 }
 
-/// The work of the purge, and the listener that hears of removed keys.
+/// The work of the purge, and the listener for removed keys.
 #[derive(Default)]
 pub(crate) struct Purge {
-    /// Partitions still to pass without finding a page to free.
+    /// The search for pages to free ends when this many more partitions in a row have none.
     reclaim_left: AtomicU32,
     next: AtomicU32,
-    /// True while the purge rests.
+    /// True while the purge is stopped.
     held: AtomicBool,
     /// The indexes of flushed tables, to be dropped.
     flushed: Mutex<Vec<DetachedTable>>,
@@ -48,12 +49,12 @@ impl Purge {
         self.held.store(held, Ordering::SeqCst);
     }
 
-    /// Returns whether the purge rests.
+    /// Returns whether the purge is stopped.
     pub fn is_held(&self) -> bool {
         self.held.load(Ordering::SeqCst)
     }
 
-    /// Returns the partition whose turn it is.
+    /// Returns the partition for the next purge step. Steps visit the partitions in turn.
     pub fn next_partition(&self, partitions: u32) -> PartitionId {
         let turn = self.next.fetch_add(1, Ordering::Relaxed) % partitions;
         PartitionId(u16::try_from(turn).expect("at most 256 partitions"))
@@ -80,13 +81,13 @@ impl Purge {
         );
     }
 
-    /// Takes the indexes of tables that were flushed.
+    /// Takes over the indexes of flushed tables.
     pub fn take_flushed(&self, flushed: Flushed) {
         self.flushed.lock().extend(flushed.0);
     }
 
-    /// Drops the indexes of some tables that were flushed. It is limited because a thread that flushes millions of
-    /// entries may serve other clients, too. Returns the number of tables.
+    /// Drops the indexes of at most [`DROPPED_TABLES`] flushed tables. The number is limited because dropping millions
+    /// of entries would delay the other work of the calling thread. Returns the number of tables.
     pub fn drop_flushed(&self) -> usize {
         let gone = {
             let mut flushed = self.flushed.lock();
@@ -97,7 +98,7 @@ impl Purge {
         gone.len()
     }
 
-    /// Sets the listener. The first one set stays.
+    /// Sets the listener. Later calls have no effect.
     pub fn on_expired(&self, listener: ExpiredListener) {
         let _the_first_stays = self.expired.set(listener);
     }
@@ -107,7 +108,7 @@ impl Purge {
         self.expired.get().is_some()
     }
 
-    /// Passes keys that were removed to the listener.
+    /// Passes removed keys to the listener, if one is set.
     pub fn tell_expired(&self, expired: &[(u8, Vec<u8>)], removed: Epoch) {
         if let Some(listener) = self.expired.get().filter(|_| !expired.is_empty()) {
             listener(expired, removed);

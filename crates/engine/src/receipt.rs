@@ -1,7 +1,8 @@
-//! Receipts: a client keeps the receipt of a write, to ask a data directory later whether it contains the write.
+//! Receipts. A client keeps the receipt of a write. With it the client can later check whether a data directory
+//! contains the write.
 //!
-//! As a token: `<first 8 hex digits of the database's uuid>-<life>-<epoch>-<durability>`, for example
-//! `0f3ac81e-4-99213-disk`.
+//! The text form of a receipt is a token, `<first 8 hex digits of the database's uuid>-<life>-<epoch>-<durability>`,
+//! for example `0f3ac81e-4-99213-disk`.
 
 use std::fmt::{self, Display};
 use std::str::FromStr;
@@ -15,7 +16,7 @@ mod judge;
 
 pub use judge::{Fate, Judged, Newest};
 
-/// The receipt of a write: the state of the write when its reply leaves.
+/// The receipt of a write, as of the time when the reply was sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Receipt {
     /// The first four bytes of the database's uuid.
@@ -24,12 +25,12 @@ pub struct Receipt {
     pub incarnation: Incarnation,
     /// The write's commit epoch.
     pub epoch: Epoch,
-    /// The least durability of the write.
+    /// The durability that the write had at least reached.
     pub durability: Durability,
 }
 
 impl Receipt {
-    /// Returns whether a database of this uuid may have given it.
+    /// Returns whether a database with this uuid may have issued the receipt.
     #[must_use]
     pub fn is_of(&self, uuid: &Uuid) -> bool {
         self.database == beginning(uuid)
@@ -53,7 +54,7 @@ impl Display for Receipt {
     }
 }
 
-/// The reason why a text is no receipt.
+/// The error for a text that is no receipt. It holds the text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NoReceipt(String);
 
@@ -77,7 +78,8 @@ impl FromStr for Receipt {
     }
 }
 
-/// Reads a receipt. Numbers must have the form in which they are written, so that each receipt has one token.
+/// Parses a receipt. Returns `None` for any other text. Numbers must be written exactly as a receipt writes them, so
+/// that each receipt has only one token.
 fn parse(text: &str) -> Option<Receipt> {
     let mut parts = text.split('-');
     let mut part = || parts.next();
@@ -91,7 +93,7 @@ fn parse(text: &str) -> Option<Receipt> {
         epoch,
         durability,
     };
-    // Lives and epochs are counted from 1.
+    // Lives and epochs are counted from 1, so 0 is invalid.
     let is_given = incarnation > Incarnation(0) && epoch > Epoch(0);
     (is_given && receipt.to_string() == text).then_some(receipt)
 }

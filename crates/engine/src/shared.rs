@@ -19,10 +19,9 @@ use crate::mirror_stats::MirrorStats;
 use crate::mirroring::Mirror;
 use crate::stats::{LogIoStats, LogStats, MemoryStats, Stats};
 
-/// The age of a write, microseconds, that is missing on the next rung, above which callers that wait for no rung must
-/// wait.
+/// If a write that is not yet on the next rung is older than this, `mem` callers must wait too. Microseconds.
 const MEM_AGE_US_MAX: u64 = 10_000;
-/// The age from which the flusher is woken because such callers may soon have to wait, microseconds.
+/// If such a write is older than this, the flusher is woken, because `mem` callers may soon have to wait. Microseconds.
 const MEM_AGE_US_NUDGE: u64 = 2_000;
 
 const _: () = assert!(
@@ -33,9 +32,9 @@ const _: () = assert!(
 /// The distance of the log's disks behind the current epoch.
 #[derive(Debug, Clone, Copy)]
 pub struct Exposure {
-    /// The oldest commit epoch that is not durable yet. `None`: all are durable.
+    /// The oldest commit epoch that is not durable yet. `None`: all epochs are durable.
     pub oldest_unsynced: Option<Epoch>,
-    /// The age of its first write, microseconds; 0 if all are durable.
+    /// The age of that epoch's first write, microseconds; 0 if all epochs are durable.
     pub age_us: u64,
     /// Bytes of the log that are not on its disks.
     pub bytes: u64,
@@ -45,11 +44,11 @@ pub struct Exposure {
     pub current: Epoch,
 }
 
-/// An open database: the ground of its parts, and each part.
+/// An open database: the state that its parts share, and each part.
 pub(crate) struct Shared {
-    /// The ground of all parts.
+    /// The state that all parts share.
     pub ground: Arc<Ground>,
-    /// The writing of its log.
+    /// The writer of its log.
     pub log: LogWriter,
     /// Its nodes, if it has some.
     pub mirror: Arc<Mirror>,
@@ -62,7 +61,7 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// Gives a database its parts. No thread works yet.
+    /// Returns a database with all its parts. No thread has been started yet.
     pub fn new(ground: Ground, archiving: Option<Archiving>) -> Shared {
         let ground = Arc::new(ground);
         let mirror = Arc::new(Mirror::new(&ground));
@@ -84,13 +83,14 @@ impl Shared {
         &self.ground.core
     }
 
-    /// Ends the database after its threads: other handles see it stopped, and no caller waits forever.
+    /// Marks the database as stopped, after its threads have ended, so that other handles get errors and no caller
+    /// waits for ever.
     pub fn end(&self) {
         self.core().wal().fail("it was closed");
         self.ground.announce();
     }
 
-    /// Makes appended frames durable while the calling thread continues.
+    /// Asks for appended frames to be made durable while the calling thread continues.
     pub fn want_durable(&self) {
         // The mirror's thread ships frames that no caller waits for.
         if self.mirror.is_mirrored() {
@@ -110,8 +110,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Returns at once while the log keeps the bound of `mem`. Otherwise waits until the epoch is durable on the next
-    /// rung.
+    /// Returns at once if [`is_mem_in_time`](Self::is_mem_in_time). Otherwise waits until the epoch is durable on the
+    /// next rung.
     pub fn wait_for_bound(&self, epoch: Epoch) -> Result<()> {
         self.check_ticket(epoch)?;
         match self.is_mem_in_time() {
@@ -120,7 +120,8 @@ impl Shared {
         }
     }
 
-    /// Returns whether no write that the rung above `mem` lacks is older than the bound.
+    /// Returns whether every write that is not yet on the rung above `mem` is at most
+    /// [`MEM_AGE_US_MAX`] old.
     pub fn is_mem_in_time(&self) -> bool {
         let age_us = self.core().age_ns(Durability::Mem.rung()) / 1000;
         if age_us > MEM_AGE_US_NUDGE && !self.mirror.is_mirrored() {
@@ -129,11 +130,12 @@ impl Shared {
         age_us <= MEM_AGE_US_MAX
     }
 
-    /// Waits until the acknowledged part of a rung includes an epoch.
+    /// Waits until an epoch is durable on a rung.
     pub fn wait(&self, rung: Rung, epoch: Epoch) -> Result<()> {
         self.check_ticket(epoch)?;
         self.wait_on(rung, epoch)?;
-        // `Wal::reached` has the same rule: the disk of a writer that was replaced proves nothing.
+        // With nodes, the disk alone is not enough: a writer that was replaced by another can still
+        // write its disk. `Wal::reached` has the same rule.
         if rung == Rung::Disk && self.core().nodes().is_some() {
             self.wait_on(Rung::Mirror, epoch)?;
         }
@@ -145,7 +147,7 @@ impl Shared {
         if rung == Rung::Mirror {
             self.mirror.wait_for_nodes(epoch)?;
             if wal.durable(rung) < epoch {
-                // One node that is left receives the epoch while the disk writes it.
+                // If only one node is left, that node receives the epoch while the disk writes it.
                 self.mirror.ship();
             }
         }
@@ -162,7 +164,8 @@ impl Shared {
         self.ground.wait_until(rung, epoch, || true)
     }
 
-    /// Waits for writes that complete by themselves. One of the waiting threads collects for all.
+    /// Like `wait_on`, for a log whose writes complete by themselves. One of the waiting threads
+    /// collects for all.
     fn wait_for_ring(&self, rung: Rung, epoch: Epoch) -> Result<()> {
         let wal = self.core().wal();
         while wal.durable(rung) < epoch {
@@ -174,8 +177,8 @@ impl Shared {
             if wal.in_flight(FIRST) > 0 && self.log.collect(Wait::ForOne) != Collected::Elsewhere {
                 continue;
             }
-            // The collecting thread lets go of the stream first and announces then. So a thread that finds it
-            // collecting here is woken.
+            // A collecting thread first releases the stream and then announces. So if this thread sleeps because
+            // another thread is collecting, that thread's announcement wakes it.
             self.ground.wait_until(rung, epoch, || {
                 wal.in_flight(FIRST) == 0 || wal.is_collecting(FIRST)
             })?;

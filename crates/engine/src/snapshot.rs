@@ -1,8 +1,8 @@
 //! Snapshots: all rows as of one instant, while writers continue.
 //!
-//! Rows that writers change meanwhile are kept in memory for the snapshot, up to a quarter of the memory in use. Past
-//! that the oldest snapshot ends, and reading it fails with [`Error::SnapshotEnded`]. Drop a snapshot when it has been
-//! read.
+//! Old versions of rows that writers change are kept in memory for the snapshot, up to a quarter of the memory in use.
+//! Beyond that limit the oldest snapshot ends, and reading it fails with [`Error::SnapshotEnded`]. Drop a snapshot as
+//! soon as it has been read.
 
 use perdura_base::{Error, PartitionId, Result, TableId};
 use perdura_table::{RowView, Table};
@@ -15,13 +15,13 @@ use crate::db::Db;
 pub struct Snapshot {
     db: Db,
     pages: perdura_heap::Snapshot,
-    /// The typed tables that existed at the instant.
+    /// The typed tables that existed when the snapshot was taken.
     tables: Vec<TableId>,
 }
 
 impl Db {
-    /// Takes a snapshot of now. It contains all visible transactions, each as a whole, and they are durable when this
-    /// returns.
+    /// Takes a snapshot of the current moment. It contains all visible transactions, each as a whole. These
+    /// transactions are durable when this returns.
     ///
     /// # Errors
     /// [`Error::Stopped`] if the database stops before the snapshot's contents are durable.
@@ -30,7 +30,8 @@ impl Db {
         let (tables, pages) = loop {
             let before = core.registry().live();
             let pages = core.heap().snapshot();
-            // With a drop in between, the snapshot would show a table with nothing but pages left.
+            // If a table was dropped in between, the snapshot would have the table's pages without
+            // its index.
             if core.registry().live() == before {
                 break (before, pages);
             }
@@ -54,8 +55,8 @@ impl Snapshot {
     /// Passes every row of a table to `take`, in no order.
     ///
     /// # Errors
-    /// [`Error::SnapshotEnded`] if too much was kept for the snapshot. [`Error::Usage`] if the database was not opened
-    /// with the table. [`Error::Corrupt`] if a row cannot be read.
+    /// [`Error::SnapshotEnded`] if too many old versions had to be kept for the snapshot. [`Error::Usage`] if the
+    /// database was not opened with the table. [`Error::Corrupt`] if a row cannot be read.
     pub fn each<T: Table>(&self, mut take: impl FnMut(T)) -> Result<()> {
         self.views::<T>(|row| {
             take(row.decode()?);
@@ -66,7 +67,7 @@ impl Snapshot {
     /// Like [`each`](Self::each), without decoding the rows.
     ///
     /// # Errors
-    /// As [`each`](Self::each), and those of `take`.
+    /// As [`each`](Self::each), and the errors of `take`.
     pub fn views<T: Table>(&self, take: impl FnMut(&RowView<'_, T>) -> Result<()>) -> Result<()> {
         let core = self.db.shared.core();
         let table = core.registry().table_among::<T>(&self.tables)?;
@@ -79,7 +80,7 @@ impl Snapshot {
 }
 
 impl Core {
-    /// Passes every row of a table to `take`, as a snapshot of the heap has it.
+    /// Passes every row of a table in a heap snapshot to `take`.
     ///
     /// # Errors
     /// As [`Snapshot::each`].
@@ -98,7 +99,7 @@ impl Core {
         pages: &perdura_heap::Snapshot,
         mut take: impl FnMut(&RowView<'_, T>) -> Result<()>,
     ) -> Result<()> {
-        // Each partition has a copy of a replicated row: one of them is enough.
+        // Every partition has a copy of each replicated row, so reading one partition is enough.
         let copies = T::DECLARATION.replicated;
         let partitions = if copies {
             1

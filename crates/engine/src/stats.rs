@@ -1,4 +1,4 @@
-//! Figures, for INFO and the benches.
+//! Figures, for the INFO command and benchmarks.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ pub use crate::proving::ProofStats;
 /// Memory by use, bytes.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub struct MemoryStats {
-    /// All of it.
+    /// All memory in use.
     pub used: u64,
     /// The limit.
     pub limit: u64,
@@ -32,27 +32,29 @@ pub struct MemoryStats {
     pub log: u64,
     /// Buffers of clients: unfinished requests, queued transactions, replies and messages.
     pub clients: u64,
-    /// Pages that have changed since open cuts, kept for those cuts.
+    /// Old versions of changed pages, kept for checkpoints and snapshots that are open.
     pub kept: u64,
-    /// Checks of passwords under way.
+    /// Memory for password checks that are running.
     pub passwords: u64,
 }
 
 /// The way in which the writes of a log stream become durable.
 #[derive(Debug, Clone, Serialize)]
 pub struct LogIoStats {
-    /// The way: `ring`, `dsync` or `sync`, see [`LogWay`](crate::LogWay).
+    /// The method: `ring`, `dsync` or `sync`; see [`LogWay`](crate::LogWay).
     pub way: &'static str,
-    /// The median duration of a durable write in this way when the log was opened, microseconds. `None`: it was not
-    /// measured.
+    /// The median duration of a durable write by this method, as measured when the log was opened, microseconds.
+    /// `None`: it was not measured.
     pub write_us: Option<u64>,
-    /// Processor time of a durable write that was measured then, microseconds.
+    /// The CPU time of a durable write, as measured when the log was opened, microseconds.
     pub cost_us: Option<u64>,
     /// The cache of the log's disk: `write-back`, `write-through` or `unknown`.
     pub write_cache: &'static str,
-    /// The disk's support of single writes that go through its cache: `yes`, `no` or `unknown`.
+    /// The disk's support for forcing a single write through its cache (FUA): `yes`, `no` or
+    /// `unknown`.
     pub fua: &'static str,
-    /// The file system in memory that holds the log and survives no power cut. `None`: the log is on a disk.
+    /// The name of the in-memory file system that holds the log. Such a log does not survive a power cut. `None`: the
+    /// log is on a disk.
     pub in_memory: Option<&'static str>,
 }
 
@@ -73,7 +75,7 @@ impl LogIoStats {
 /// The log.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct LogStats {
-    /// Streams.
+    /// The number of log streams.
     pub streams: u8,
     /// Frames appended, bytes, without block padding.
     pub log_bytes: u64,
@@ -85,7 +87,7 @@ pub struct LogStats {
     pub syncs: u64,
     /// Writes that have begun and are not known to be durable.
     pub in_flight: u64,
-    /// The way in which writes become durable, for each stream; empty where that is not known.
+    /// The method by which writes become durable, for each stream for which it is known.
     pub io: Vec<LogIoStats>,
     /// Bytes of all segment files.
     pub file_bytes: u64,
@@ -97,16 +99,17 @@ pub struct LogStats {
     pub vouched_epoch: u64,
     /// Age of the oldest epoch that is not durable, microseconds.
     pub durable_lag_us: u64,
-    /// The greatest such age since the database was opened, microseconds.
+    /// The greatest value of `durable_lag_us` since the database was opened, microseconds.
     pub durable_lag_max_us: u64,
-    /// Age of the oldest epoch that is not durable on the mirror, microseconds; without nodes the disk's.
+    /// Age of the oldest epoch that is not durable on the mirror, microseconds. Without nodes, the same as
+    /// `durable_lag_us`.
     pub mirror_lag_us: u64,
     /// The nodes that hold the newest part of the log. `None`: the database has no nodes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mirror: Option<MirrorStats>,
     /// Bytes of the log that are not on its disks.
     pub unsynced_bytes: u64,
-    /// The greatest such number since the database was opened.
+    /// The greatest value of `unsynced_bytes` since the database was opened.
     pub unsynced_max_bytes: u64,
     /// Smoothed CPU time of a flush, microseconds.
     pub flush_cpu_us: u64,
@@ -118,16 +121,16 @@ pub struct LogStats {
     pub stopped: Option<String>,
 }
 
-/// The last drill: a restore for trial, by `perdura archive drill`.
+/// The last drill: a trial restore, made by `perdura archive drill`.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct DrillStats {
-    /// The time at which it was made, microseconds since 1970; 0 if no drill was made.
+    /// The time of the drill, microseconds since 1970; 0 if no drill was made.
     pub wall_us: u64,
     /// The epoch that was restored.
     pub epoch: u64,
     /// `holds` or `fails`; empty if no drill was made.
     pub result: &'static str,
-    /// The data that was compared, or the data that does not agree.
+    /// The data that was compared. If the drill failed, the data that does not agree.
     pub text: String,
 }
 
@@ -136,23 +139,23 @@ pub struct DrillStats {
 pub struct BackupState {
     /// True if a backup is being made.
     pub running: bool,
-    /// Pages of its image that have been copied.
+    /// Pages of the image that have been copied for it so far.
     pub pages_done: u64,
-    /// Pages of its image; 0 before the copy has begun.
+    /// Pages of that image; 0 before the copy has begun.
     pub pages: u64,
-    /// Attempts that have ended since the database was opened.
+    /// Attempts that have ended since the database was opened, successfully or not.
     pub ended: u64,
-    /// Backups made since then.
+    /// Backups made since the database was opened.
     pub made: u64,
-    /// The name of the last one.
+    /// The name of the last backup made.
     pub last: Option<String>,
-    /// The epoch with which its image ended.
+    /// The epoch with which the last backup's image ended.
     pub last_end_epoch: u64,
-    /// The time at which its image was complete, microseconds since 1970.
+    /// The time at which the last backup's image was complete, microseconds since 1970.
     pub last_us: u64,
     /// Its bytes.
     pub last_bytes: u64,
-    /// The reason why the last attempt failed, if it did.
+    /// The reason why the last attempt failed. `None` if it succeeded.
     pub error: Option<String>,
 }
 
@@ -161,7 +164,7 @@ pub struct BackupState {
 pub struct ListedBackup {
     /// Its name.
     pub name: String,
-    /// `sweep`, the copy of an image, or `cut`, the state of an epoch.
+    /// `sweep`: the copy of an image. `cut`: the state at the end of an epoch.
     pub kind: &'static str,
     /// The epoch with which it ends.
     pub end_epoch: u64,
@@ -174,12 +177,12 @@ pub struct ListedBackup {
 /// The archive.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct ArchiveStats {
-    /// The last epoch of the log in the archive, or in the backlog of one that is away. `None` as long as the archive
-    /// has never been opened.
+    /// The last epoch of the log in the archive, or in the backlog while the archive is away. `None` until the archive
+    /// has been opened for the first time.
     pub archived_epoch: Option<u64>,
     /// Runs made since the database was opened.
     pub runs: u64,
-    /// Their records.
+    /// Records of these runs.
     pub records: u64,
     /// Their bytes.
     pub bytes: u64,
@@ -188,39 +191,40 @@ pub struct ArchiveStats {
     pub ordered_frames: u64,
     /// Runs that the archive has now; `None` while it is not open.
     pub runs_now: Option<u64>,
-    /// Merges of runs since the database was opened, by this process.
+    /// Merges of runs that this process made since the database was opened.
     pub merges: u64,
-    /// The runs that they have replaced.
+    /// Runs that these merges have replaced.
     pub merged_runs: u64,
-    /// Bytes of these.
+    /// Bytes of the runs that these merges have replaced.
     pub merged_bytes_in: u64,
-    /// Bytes of the runs that were made of them.
+    /// Bytes of the runs that these merges have made.
     pub merged_bytes_out: u64,
-    /// Runs removed since the database was opened, because no promised moment needed them, by this process.
+    /// Runs that this process removed since the database was opened, because no promised moment needed them.
     pub removed_runs: u64,
-    /// Backups removed since the database was opened, because no promised moment needed them, by this process.
+    /// Backups that this process removed since the database was opened, because no promised moment needed them.
     pub removed_backups: u64,
-    /// True if another process merges, an archive agent, as far as is known.
+    /// True if another process, an archive agent, is known to merge the archive.
     pub merged_elsewhere: bool,
-    /// The answer whether the database can be restored from its archive: `yes`, or `no` and the reason.
+    /// `yes` if the database can be restored from its archive. Otherwise `no` and the reason.
     pub restorable: String,
-    /// Durable epochs that neither archive nor backlog holds yet.
+    /// Durable epochs that are in neither the archive nor the backlog yet.
     pub lag_epochs: u64,
-    /// The time since they last held all of them, microseconds; 0 if they do.
+    /// The time since archive and backlog last held all durable epochs, microseconds; 0 if they do
+    /// now.
     pub lag_us: u64,
     /// Bytes of the runs that the archive has now.
     pub run_bytes: u64,
-    /// Backups that it has.
+    /// Backups in the archive.
     pub backups: u64,
     /// Their bytes.
     pub backup_bytes: u64,
     /// The data that waits while the archive is away.
     pub backlog: BacklogStats,
-    /// Backups that this process makes.
+    /// Progress and outcome of the backups that this process makes.
     pub backup: BackupState,
     /// The standing proof.
     pub proof: ProofStats,
-    /// The last restore for trial.
+    /// The last trial restore.
     pub drill: DrillStats,
     /// The archive's fault. `None`: no fault is known.
     pub alarm: Option<String>,

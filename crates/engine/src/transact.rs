@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | [`Db::write`] | the transaction is durable, as [`Options::durability`](crate::Options::durability) says | most programs |
 //! | [`Db::write_later`] | others see it; the ticket says when it is durable | many writes, one wait |
-//! | [`Db::read`] | all that it has seen is durable in the same way | reading |
+//! | [`Db::read`] | all data that it has seen is durable, as for `write` | reading |
 //! | [`Db::transact`] | others see it | callers that know the partitions, such as the server |
 //!
 //! All four run the same code, [`perdura_txn::Executor::run`].
@@ -21,31 +21,32 @@ use crate::db::Db;
 /// The outcome of a transaction whose caller does not wait for the log.
 #[derive(Debug)]
 pub enum Attempt<R> {
-    /// It is visible to others, and durable when the ticket's epoch is.
+    /// The transaction is visible to others. It is durable when the ticket's epoch is.
     Committed(R, Ticket),
-    /// The log has no room for it yet, and nothing of it is left. Run it again when [`Db::is_behind`] returns `false`
-    /// for `bytes`.
+    /// The log has no room for the transaction yet, and the transaction was undone. Run it again when [`Db::is_behind`]
+    /// returns `false` for `bytes`.
     Behind {
-        /// The room that it was refused, bytes.
+        /// The room in the log that the transaction needs, bytes.
         bytes: usize,
     },
 }
 
 impl Db {
-    /// Runs `f` as one serial transaction and waits until it is durable. When this returns `Ok`, all of it survives a
-    /// power cut, unless [`Options::durability`](crate::Options::durability) asks for less.
+    /// Runs `f` as one serial transaction and waits until it is durable. When this returns `Ok`, the whole transaction
+    /// survives a power cut, unless [`Options::durability`](crate::Options::durability) asks for less.
     ///
-    /// **`f` may run several times.** It is an `FnMut` for that reason. A run is undone and starts over if it meets a
-    /// key whose partition it has not latched, or a full log buffer. So `f` must reset at its beginning any data that
-    /// it collects outside the database. Only the last run counts.
+    /// **`f` may run several times.** It is an `FnMut` for that reason. A run is undone and `f` starts over if the run
+    /// needs a key whose partition it has not latched, or if the log buffer is full. Only the last run counts. So `f`
+    /// must first reset any data that it collects outside the database.
     ///
-    /// `f` fails with any error that can be made from [`Error`]. The transaction is then undone. A panic in `f` undoes
-    /// it too and continues in the caller. The database stays open.
+    /// `f` fails with any error that can be made from [`Error`]. The transaction is then undone. A panic in `f` also
+    /// undoes the transaction and continues in the caller. The database stays open.
     ///
     /// # Errors
     /// The error of `f`. From the engine: [`Error::LogFull`] while the disk is full, [`Error::OutOfMemory`] at the
     /// memory limit, [`Error::Usage`] inside another transaction of this database and thread. [`Error::Stopped`] if the
-    /// database stops: when the disk fails during the wait, it is not known whether the transaction survives.
+    /// database stops. If this happens during the wait, because the disk fails, it is not known whether the transaction
+    /// survives.
     ///
     /// # Panics
     /// If `f` panics. A panic inside an operation of [`Tx`] stops the database as well.
@@ -93,9 +94,9 @@ impl Db {
         Ok(value)
     }
 
-    /// Runs `f` as one serial transaction over the declared partitions, in this thread. It is visible to others on
-    /// return, and durable when the ticket's epoch is. A transaction that touches other partitions runs again with
-    /// them. Naming them only saves these runs. **`f` may run several times.**
+    /// Runs `f` as one serial transaction over the declared partitions, in this thread. The transaction is visible to
+    /// others on return, and durable when the ticket's epoch is. If it touches a partition that was not declared, it
+    /// runs again with that partition. So declaring partitions only saves runs. **`f` may run several times.**
     ///
     /// # Errors
     /// As [`write`](Self::write).
@@ -110,8 +111,8 @@ impl Db {
         self.transact_at(parts, self.shared.core().clock().wall_us() / 1000, f)
     }
 
-    /// Like [`transact`](Self::transact), at a time that the caller has read, milliseconds since 1970. Reading the
-    /// clock is a good part of a short transaction.
+    /// Like [`transact`](Self::transact), at a time that the caller has read from the clock, milliseconds since 1970.
+    /// Reading the clock takes a considerable part of the time of a short transaction.
     ///
     /// # Errors
     /// As [`write`](Self::write).
@@ -165,7 +166,8 @@ impl Db {
         self.transact(parts, |tx| f(&mut Cx::new(tx, registry)))
     }
 
-    /// Runs a transaction that reports at the end of each run the bytes of the log that it awaits.
+    /// Runs a transaction once. If it awaits room in the log, wakes the flusher and returns
+    /// [`Attempt::Behind`].
     #[inline]
     pub(crate) fn attempt<R, E: From<Error>>(
         &self,
@@ -184,7 +186,7 @@ impl Db {
         done.map(|(value, ticket)| Attempt::Committed(value, ticket))
     }
 
-    /// Delays a writer a little, because writes come faster than the disk takes them.
+    /// Delays a writer for a short time, because the log has no room for its transaction.
     pub(crate) fn hold_back(&self) {
         std::thread::sleep(Duration::from_micros(100));
     }

@@ -1,7 +1,7 @@
 //! Tables of trees: their names in the catalog, and their rows.
 //!
-//! A tree keeps its rows in pages on disk, so it may have more rows than memory holds. A program that embeds the
-//! database reads them. A harness makes and writes them ([`create_with_tree`](crate::create_with_tree)).
+//! A tree keeps its rows in pages on disk, so it may have more rows than fit into memory. A program that embeds the
+//! database can only read trees. A test harness makes and writes them ([`create_with_tree`](crate::create_with_tree)).
 //!
 //! ```no_run
 //! # fn main() -> perdura::Result<()> {
@@ -29,14 +29,14 @@ use crate::catalog::{CATALOG, Entry, put_next_id, put_table, read_next_id, table
 use crate::core::Core;
 use crate::db::Db;
 
-/// The beginning of the name that the catalog gives a table of a tree; its number follows.
+/// The beginning of the catalog name of a tree's table. The table's number follows.
 const PREFIX: &str = "tree/";
 
 impl Core {
-    /// Gives each table of a tree a row in the catalog, unless it has one.
+    /// Gives each table of a tree a row in the catalog, if the table does not have one.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if catalog and tree contradict each other; those of a write.
+    /// [`Error::Corrupt`] if catalog and tree contradict each other; the errors of a write.
     pub(crate) fn name_trees(&self) -> Result<()> {
         let known = tables_of(self.heap())?;
         let mut unnamed = Vec::new();
@@ -83,7 +83,7 @@ impl Core {
     }
 }
 
-/// Returns the error for a catalog that belongs to another tree.
+/// Returns the error for a catalog that contradicts the tree.
 fn contradiction(table: TableId, found: &str) -> Error {
     Error::corrupt(
         "catalog (table 0)",
@@ -133,13 +133,14 @@ impl TreeTable {
     /// Reads the row of a key.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if a page is damaged; [`Error::LogFull`] if all pages in memory wait for the log: try again
-    /// later; the disk's.
+    /// [`Error::Corrupt`] if a page is damaged. [`Error::LogFull`] if no page in memory can be replaced before the log
+    /// is written: try again later. Also the disk's errors.
     pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         self.live.read(self.table, key)
     }
 
-    /// Returns the rows from a key on, in the order of their keys. It is no snapshot: it reads a leaf at a time.
+    /// Returns the rows from a key on, in the order of their keys. The iterator reads one leaf at a time, so it is no
+    /// snapshot.
     #[must_use]
     pub fn range(&self, from: &[u8]) -> TreeRange {
         TreeRange {
@@ -150,12 +151,13 @@ impl TreeTable {
     }
 }
 
-/// Rows of a tree in order; see [`TreeTable::range`]. An error ends it.
+/// Iterates over rows of a tree in order; see [`TreeTable::range`]. The iterator ends after the
+/// first error.
 pub struct TreeRange {
     tree: TreeTable,
-    /// The first key of the next leaf.
+    /// The first key of the next leaf; `None` after the last leaf.
     next: Option<Vec<u8>>,
-    /// Rows of the last leaf that were not handed out.
+    /// Rows of the last leaf read that were not returned yet.
     rows: VecDeque<(Vec<u8>, Vec<u8>)>,
 }
 

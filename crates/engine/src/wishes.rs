@@ -1,4 +1,4 @@
-//! Wishes for a flush of the log, and the threads that fulfil them.
+//! Requests for a flush of the log, and the flusher threads that serve them.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::Thread;
@@ -7,21 +7,21 @@ use parking_lot::RwLock;
 
 use crate::pace::Workers;
 
-/// The threads that want the log flushed, and those that flush it.
+/// The requests for a flush of the log, and the threads that flush it.
 #[derive(Default)]
 pub(crate) struct Wishes {
     /// Flusher threads, to be unparked.
     flushers: RwLock<Vec<Thread>>,
     /// Set when a thread wants a flush; cleared by the flusher that starts one.
     wanted: AtomicBool,
-    /// Set when a thread that wants a flush waits for it; cleared likewise.
+    /// Set when a thread waits for a flush; cleared by the flusher that starts one.
     awaited: AtomicBool,
     /// The load of the threads that want flushes and do not wait.
     workers: Workers,
 }
 
 impl Wishes {
-    /// Names the thread of the next stream's flusher.
+    /// Adds a flusher's thread. Called for the streams in their order.
     pub fn add_flusher(&self, thread: Thread) {
         let mut flushers = self.flushers.write();
         debug_assert!(
@@ -36,7 +36,7 @@ impl Wishes {
         self.flushers.read().len()
     }
 
-    /// Makes appended frames durable for a caller that waits.
+    /// Requests a flush for a caller that waits for it, and wakes the first flusher.
     pub fn nudge(&self) {
         let is_held = !self.awaited.swap(true, Ordering::SeqCst);
         if !self.wanted.swap(true, Ordering::SeqCst) || is_held {
@@ -44,7 +44,7 @@ impl Wishes {
         }
     }
 
-    /// Makes appended frames durable while the calling thread continues.
+    /// Requests a flush for a caller that does not wait for it, and wakes the first flusher.
     pub fn want(&self, now_ns: impl FnOnce() -> u64) {
         if !self.is_wanted() && !self.wanted.swap(true, Ordering::SeqCst) {
             self.workers.tell(now_ns());
@@ -67,13 +67,15 @@ impl Wishes {
         self.awaited.load(Ordering::SeqCst)
     }
 
-    /// Begins a flush: frames that are appended from here on want another one.
+    /// Clears the requests, because a flush begins. Frames that are appended from here on need
+    /// another flush.
     pub fn begin_turn(&self) {
         self.wanted.store(false, Ordering::SeqCst);
         self.awaited.store(false, Ordering::SeqCst);
     }
 
-    /// Returns the share of the time, in thousandths, for which the threads run that want flushes and do not wait.
+    /// Returns the share of the time for which the workers run, in thousandths. Workers are the threads that want
+    /// flushes and do not wait.
     pub fn ran_permille(&self) -> u64 {
         self.workers.ran_permille()
     }

@@ -1,29 +1,31 @@
-//! The yardstick's databases, whose log or archive gets less than the product's, for comparisons of figures.
+//! Databases that log or archive less than the product does. They exist only to compare the product's performance with
+//! theirs.
 //!
-//! No setting names them. [`Db::open_by`](crate::Db::open_by) and [`Core::open_by`](crate::Core::open_by) are the way
-//! in. Such a database loses what its log lacks.
+//! No setting opens them, only [`Db::open_by`](crate::Db::open_by) and [`Core::open_by`](crate::Core::open_by). A crash
+//! of such a database loses the data that its log lacks.
 
 use std::sync::Arc;
 
 use perdura_txn::Sink;
 use perdura_wal::{Scheme, Wal};
 
-/// The share of a commit that the log and the archive get.
+/// The part of a commit that the log and the archive get.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Yardstick {
-    /// All of it: every other open is by this one.
+    /// The whole commit. All functions that open a database use this, except `open_by`.
     #[default]
     Product,
-    /// Nothing. A crash loses what the newest image does not have.
+    /// Nothing. A crash loses all commits after the newest image.
     Unlogged,
     /// Only this many bytes of each frame of effects, which cannot be replayed.
     Cut(usize),
-    /// All of it in the log. The archive gets copies in the log's order, which restore nothing.
+    /// The log gets the whole commit. The archive gets unsorted copies of the log's records, which
+    /// cannot be restored.
     Unsorted,
 }
 
 impl Yardstick {
-    /// Returns the scheme of a database that is made.
+    /// Returns the logging scheme of a new database.
     pub(crate) fn scheme(self) -> Scheme {
         match self {
             Yardstick::Unlogged => Scheme::Unlogged,

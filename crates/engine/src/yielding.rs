@@ -1,13 +1,16 @@
-//! The sharing of processor time between transactions, and archiver and merger.
+//! The sharing of processor time between transactions and the two background jobs, archiver and
+//! merger.
 //!
-//! Archiver and merger have two threads each that take their steps, one at a time. While a core is idle, the thread of
-//! the lowest priority works ([`Side::Low`]). It takes idle time only, and a transaction that wakes up has its core at
-//! once. A thread cannot raise its priority again without the right to do so. So while every core is busy (the gauge of
-//! [`pace`](crate::pace)), the other thread works, at the priority of all ([`Side::High`]).
+//! Archiver and merger each have two threads, of which only one takes steps at a time. While a core is idle, the thread
+//! of the lowest priority works ([`Side::Low`]). It uses idle time only: a transaction that wakes up gets its core at
+//! once. While every core is busy, as measured in [`pace`](crate::pace), the other thread works, at normal priority
+//! ([`Side::High`]). Two threads are needed because a thread that has lowered its priority cannot raise it again
+//! without a special right.
 //!
-//! The second thread takes a share of one core, in short pieces: an eighth while nothing is urgent, and more with the
-//! urgency. The archiver's urgency is its [`Lag`]. From [`CALM_NS`] on the share grows. At [`URGENT_NS`] it is the
-//! whole core, a second before the bound of five. The merger's urgency is the number of runs that wait for it.
+//! The thread at normal priority takes a share of one core, in short pieces: an eighth while nothing is urgent, and
+//! more as urgency grows. The archiver's urgency depends on its [`Lag`]. From a lag of [`CALM_NS`] on, the share grows.
+//! At a lag of [`URGENT_NS`], a second below the permitted five seconds, the share is the whole core. The merger's
+//! urgency depends on the number of runs.
 
 use std::collections::VecDeque;
 
@@ -15,30 +18,31 @@ use perdura_base::Epoch;
 
 use crate::pace::IdleGauge;
 
-/// The share of one core of work that is not urgent, in thousandths.
+/// The share of one core that work gets when it is not urgent, in thousandths.
 const SHARE_MIN: u64 = 125;
 /// The shortest pause, because sleeping and waking also cost time, nanoseconds.
 const PAUSE_MIN_NS: u64 = 1_000_000;
 /// The longest pause, nanoseconds.
 const PAUSE_MAX_NS: u64 = 50_000_000;
-/// A lag up to this counts as zero, because a run is collected for a second. Nanoseconds.
+/// A lag up to this is not urgent, because collecting a run takes a second. Nanoseconds.
 const CALM_NS: u64 = 1_500_000_000;
-/// At this lag no time is left to other work. Nanoseconds.
+/// From this lag on, the archiver takes a whole core. Nanoseconds.
 const URGENT_NS: u64 = 4_000_000_000;
-/// The interval between two marks. Nanoseconds.
+/// The least interval between two marks of [`Lag`]. Nanoseconds.
 const MARK_NS: u64 = 100_000_000;
 
 /// The two threads of a job in the background.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Side {
-    /// Of the lowest priority, for as long as a core is idle.
+    /// The thread of the lowest priority, which works while a core is idle.
     Low,
-    /// Of the priority of all threads, while no core is idle, or when the job is urgent.
+    /// The thread of normal priority, which works while no core is idle, or when the job is urgent.
     High,
 }
 
 impl Side {
-    /// Gives the calling thread its priority. A system that refuses leaves it as it is.
+    /// Gives the calling thread the priority of its side. If the system refuses, the thread keeps
+    /// its priority.
     pub fn begin(self) {
         if self == Side::Low {
             let _refused = rustix::process::nice(LOWEST);
@@ -57,7 +61,7 @@ pub(crate) struct Yielding {
 }
 
 impl Yielding {
-    /// Returns whether the thread of a side takes the next steps. `urgency` is in thousandths.
+    /// Returns whether the thread of this side takes the next steps. `urgency` is in thousandths.
     pub fn is_turn(&mut self, side: Side, now_ns: u64, urgency: u64) -> bool {
         let is_busy = self.gauge.saturated(now_ns);
         match side {
@@ -84,15 +88,16 @@ impl Yielding {
     }
 }
 
-/// The time since the log became durable that the archive does not have yet.
+/// The age of the oldest durable part of the log that the archive lacks.
 #[derive(Debug, Default)]
 pub(crate) struct Lag {
-    /// The times at which the log was found durable up to an epoch that the archive did not have, ascending.
+    /// Times at which the log was found durable up to an epoch, ascending. Only epochs that the archive lacks are
+    /// listed.
     marks: VecDeque<(u64, Epoch)>,
 }
 
 impl Lag {
-    /// Notes how far the log is durable and archived, and returns the lag in nanoseconds.
+    /// Notes the last durable and the last archived epoch, and returns the lag in nanoseconds.
     pub fn note(&mut self, now_ns: u64, durable: Epoch, archived: Epoch) -> u64 {
         while self.marks.front().is_some_and(|mark| mark.1 <= archived) {
             self.marks.pop_front();
@@ -116,8 +121,8 @@ pub(crate) fn urgency_of_lag(lag_ns: u64) -> u64 {
     lag_ns.saturating_sub(CALM_NS).min(URGENT_NS - CALM_NS) * 1000 / (URGENT_NS - CALM_NS)
 }
 
-/// Returns the urgency of a merger of an archive with this number of runs, in thousandths. The runs that a hundred days
-/// of runs of a second leave are no reason for haste.
+/// Returns the urgency of a merger of an archive with this number of runs, in thousandths. Up to 64 runs are not
+/// urgent: after a hundred days of one run a second, merging leaves no more than that.
 pub(crate) fn urgency_of_runs(runs: usize) -> u64 {
     let runs = u64::try_from(runs).unwrap_or(u64::MAX);
     runs.saturating_sub(64).min(192) * 1000 / 192
@@ -153,7 +158,8 @@ mod tests {
         assert!((1..1000).all(|now| yielding.pause_ns(now, 1_000_000, 0) == 0));
     }
 
-    /// Returns the share of the time that steps of 0.3 ms take, in thousandths.
+    /// Returns the share of the time that a thread works at this urgency with steps of 0.3 ms, in
+    /// thousandths.
     fn share(urgency: u64) -> u64 {
         let mut yielding = Yielding {
             gauge: IdleGauge::fixed(true),
@@ -174,8 +180,8 @@ mod tests {
         assert!(share(1000) >= 999, "{}", share(1000));
     }
 
-    /// Returns the longest lag in a minute of a log that needs `permille` of a core to be archived, while every core is
-    /// busy.
+    /// Simulates a minute in which every core is busy and archiving the log needs `permille` of a core. Returns the
+    /// longest lag.
     fn longest_lag_ns(permille: u64) -> u64 {
         let mut yielding = Yielding {
             gauge: IdleGauge::fixed(true),
@@ -184,7 +190,8 @@ mod tests {
         let mut lag = Lag::default();
         let (mut now, mut archived, mut read, mut longest) = (1u64, 0u64, 0u64, 0);
         let mut run_begin = 1;
-        // Epochs are milliseconds of the log; each takes as much work as its share of a core.
+        // An epoch is a millisecond of the log. Archiving an epoch takes `permille` of a
+        // millisecond.
         while now < 60_000_000_000 {
             let durable = now / 1_000_000;
             let lag_ns = lag.note(now, Epoch(durable), Epoch(archived));

@@ -45,7 +45,7 @@ fn customer(id: u32) -> Customer {
     }
 }
 
-/// Verbs of one transaction.
+/// Verbs in one transaction.
 const VERBS_EACH: u32 = 20;
 
 struct World {
@@ -55,7 +55,7 @@ struct World {
 
 impl World {
     fn run(&self, mut f: impl FnMut(&mut Cx<'_, '_>) -> Result<(), Error>) -> Result<(), Error> {
-        // Commands: their effects are noted and hashed.
+        // Run as commands, whose effects are noted and hashed.
         let manner = Manner {
             now_ms: 0,
             says: Says::Command(CommandCall {

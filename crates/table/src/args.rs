@@ -1,7 +1,8 @@
-//! Argument lists of procedures: the part of a command's record beside the procedure's number.
+//! Argument lists of procedures. A command's record holds the procedure's number and an encoded
+//! argument list.
 //!
-//! Integers of more than a byte are varints, signed ones zigzag, so that a list of small numbers takes few bytes. The
-//! types are not in the bytes, because the catalog has them with the procedure.
+//! Integers of more than a byte are encoded as varints, signed ones in zigzag form, so that small numbers take few
+//! bytes. The types are not encoded, because the catalog has them with the procedure.
 
 use perdura_base::cursor::{Reader, Writer};
 use perdura_base::num::to_u64;
@@ -9,11 +10,11 @@ use perdura_base::{Error, Result};
 
 /// A type that an argument can have.
 pub trait Arg: Clone + 'static {
-    /// Appends the type's name, as Rust has it and without spaces.
+    /// Appends the type's Rust name, without spaces.
     fn name(out: &mut String);
     /// Appends the argument.
     fn put(&self, out: &mut Vec<u8>);
-    /// Takes the argument; `None` if the bytes are malformed.
+    /// Reads an argument; `None` if the bytes are malformed.
     fn take(r: &mut Reader<'_>) -> Option<Self>;
     /// Appends several arguments.
     fn put_all(all: &[Self], out: &mut Vec<u8>) {
@@ -21,9 +22,10 @@ pub trait Arg: Clone + 'static {
             item.put(out);
         }
     }
-    /// Takes `count` arguments.
+    /// Reads `count` arguments; `None` if the bytes are malformed.
     fn take_all(count: usize, r: &mut Reader<'_>) -> Option<Vec<Self>> {
-        // Each takes a byte at least: a damaged count allocates no more than the bytes could hold.
+        // Each argument takes at least a byte. This check keeps a damaged count from allocating
+        // more than the bytes could hold.
         if count > r.remaining() {
             return None;
         }
@@ -37,10 +39,10 @@ pub trait ArgList: Clone + 'static {
     fn types() -> String;
     /// Appends all arguments.
     fn encode(&self, out: &mut Vec<u8>);
-    /// Reads all arguments and nothing else.
+    /// Reads all arguments. Bytes that remain are an error.
     ///
     /// # Errors
-    /// [`Error::Corrupt`], which names the argument by its position.
+    /// [`Error::Corrupt`] with the position of the argument that is wrong.
     fn decode(bytes: &[u8]) -> Result<Self>;
 }
 

@@ -1,4 +1,4 @@
-//! The Rust types that a column can have: their encoding, reading in place, and order.
+//! The Rust types that a column can have: how they are encoded, read in place and ordered.
 
 use std::fmt;
 
@@ -13,9 +13,9 @@ use crate::types::{Base, Type, normal};
 pub trait ColumnType: Sized + 'static {
     /// The type as data.
     const TYPE: Type;
-    /// The column as a reader has it without a copy.
+    /// The column's value as a reader gets it, without a copy.
     type View<'a>: Copy + fmt::Debug;
-    /// Returns the value, in place.
+    /// Returns a view of the value, without a copy.
     fn view(&self) -> Self::View<'_>;
     /// Returns the owned value of a column that was read.
     fn own(view: Self::View<'_>) -> Self;
@@ -31,7 +31,7 @@ pub trait KeyType: ColumnType {
     fn put_key<W: Writer>(view: Self::View<'_>, out: &mut W);
     /// Takes the column from a key; `None` if it is malformed.
     fn take_key(r: &mut Reader<'_>) -> Option<Self>;
-    /// Returns the partition of the rows whose first key column it is.
+    /// Returns the partition of the rows whose first key column has this value.
     fn home(view: Self::View<'_>, geometry: &Geometry) -> PartitionId {
         let mut key = KeyBytes::new();
         Self::put_key(view, &mut key);
@@ -42,7 +42,7 @@ pub trait KeyType: ColumnType {
 /// A value that a caller may give for a column: the type itself, a reference to it, or the slice of a `String` or
 /// `Vec<u8>`.
 pub trait AsColumn<C: ColumnType> {
-    /// Returns the value, in place.
+    /// Returns a view of the value, without a copy.
     fn as_column(&self) -> C::View<'_>;
 }
 

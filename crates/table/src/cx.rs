@@ -20,8 +20,8 @@ const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// A running transaction with the verbs of typed tables. It also has all verbs of [`Tx`].
 ///
-/// A verb that meets a partition which is not latched fails, and the transaction runs again with it. So a closure must
-/// pass errors on.
+/// A verb that needs a partition without a latch fails, and the transaction then runs again with that latch. So a
+/// closure must pass errors on.
 pub struct Cx<'x, 't> {
     tx: &'x mut Tx<'t>,
     registry: &'x Registry,
@@ -63,7 +63,8 @@ impl<'x, 't> Cx<'x, 't> {
         }
     }
 
-    /// Returns the verbs of tables of bytes, some of whose names typed tables use in another way.
+    /// Returns the verbs of tables of bytes. Some of them have the same names as verbs of typed
+    /// tables.
     #[must_use]
     pub fn bytes(&self) -> &Tx<'t> {
         self.tx
@@ -75,17 +76,17 @@ impl<'x, 't> Cx<'x, 't> {
         self.registry
     }
 
-    /// Returns the time of this transaction, milliseconds since 1970. At replay it is the original time.
+    /// Returns the time of this transaction, milliseconds since 1970. In a replay it is the original time.
     #[must_use]
     pub fn now(&self) -> u64 {
         self.tx.now_ms()
     }
 
-    /// Returns the next random number of this transaction. At replay it is the original number. The seed is the
-    /// transaction's number in its first partition.
+    /// Returns the next random number of this transaction. In a replay it is the original number. The seed is derived
+    /// from the transaction's number in its first partition.
     ///
     /// # Errors
-    /// [`Error::Undeclared`](perdura_base::Error::Undeclared), which the closure passes on, if the transaction has no
+    /// [`Error::Undeclared`](perdura_base::Error::Undeclared), which the closure must return, if the transaction has no
     /// partition yet.
     pub fn random(&mut self) -> Result<u64> {
         let state = match self.random {
@@ -101,8 +102,8 @@ impl<'x, 't> Cx<'x, 't> {
         Ok(mix64(state))
     }
 
-    /// Returns the first partition that this transaction holds. If it holds none, that is the first of all partitions,
-    /// and a verb on it makes the transaction run again with it.
+    /// Returns the first partition that this transaction has latched. If it has latched none, returns the first of all
+    /// partitions. A verb on that partition then fails, and the transaction runs again with its latch.
     fn first_latched(&self) -> PartitionId {
         self.tx.latched().next().unwrap_or_default()
     }
@@ -128,7 +129,7 @@ impl<'x, 't> Cx<'x, 't> {
         Placed { key: bytes, home }
     }
 
-    /// Returns the partition where a row is read.
+    /// Returns the partition from which a row is read.
     #[inline]
     fn read_at(&self, home: RowHome) -> PartitionId {
         match home {

@@ -1,4 +1,4 @@
-//! The declarations of `table!`, as constants: places are computed and mistakes found when the program is compiled.
+//! The declarations of `table!` as constants. So the compiler computes the places of columns and finds mistakes.
 
 use crate::layout::{COLUMNS_MAX, Layout, Place};
 use crate::types::Type;
@@ -6,21 +6,21 @@ use crate::types::Type;
 /// The most columns of a key or an index.
 pub const INDEX_COLUMNS_MAX: usize = 8;
 
-/// The addressing of a table: the things that its records in the log name.
+/// The addressing of a table: what the log's records of its changes refer to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Addressing {
-    /// A page and bytes in it.
+    /// A page, and bytes in the page.
     Page,
-    /// A row by its key, or the command that changed it.
+    /// A row by its key, or the command that changed the row.
     Key,
 }
 
-/// The kind of index that the primary keys have.
+/// The order of the primary index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Order {
-    /// By their hashes: a row is found by its whole key.
+    /// By the hashes of keys: a row is found only by its whole key.
     Hashed,
-    /// Also by their bytes: rows are found by ranges of keys.
+    /// Also by the bytes of keys: rows are found by ranges of keys too.
     Ordered,
 }
 
@@ -51,7 +51,7 @@ impl Order {
 pub struct IndexDeclaration {
     /// Its name.
     pub name: &'static str,
-    /// True if at most one row of the table has the same columns.
+    /// True if no two rows of the table may have equal values in all of these columns.
     pub unique: bool,
     /// Its columns and their types.
     pub columns: &'static [(&'static str, Type)],
@@ -62,13 +62,13 @@ pub struct IndexDeclaration {
 pub struct Declaration {
     /// The table's name.
     pub name: &'static str,
-    /// The addressing of the log's records.
+    /// The addressing of the table.
     pub addressing: Addressing,
-    /// The kind of index that the primary keys have.
+    /// The order of the primary index.
     pub order: Order,
     /// True if each partition has a copy of each row.
     pub replicated: bool,
-    /// Key columns; none for a table with row ids.
+    /// Key columns; empty for a table with row ids.
     pub key: &'static [(&'static str, Type)],
     /// Value columns.
     pub columns: &'static [(&'static str, Type)],
@@ -98,10 +98,10 @@ impl Declaration {
         }
     }
 
-    /// Fails the compilation of a program that declares an impossible table.
+    /// Makes the compilation fail if the declared table is impossible.
     ///
     /// # Panics
-    /// If the table is impossible; the text gives the reason.
+    /// If the table is impossible, with the reason.
     pub const fn check(&self) {
         assert!(!self.name.is_empty(), "a table has a name");
         assert!(
@@ -160,8 +160,8 @@ impl Declaration {
         }
     }
 
-    /// Returns whether rows with the same columns of an index always lie in one partition, where a
-    /// verb can compare them.
+    /// Returns whether rows with equal index columns are always in the same partition. Only then
+    /// can a verb compare them.
     const fn keeps_unique(&self, index: &IndexDeclaration) -> bool {
         if self.replicated {
             return true;
@@ -169,7 +169,7 @@ impl Declaration {
         !self.key.is_empty() && position(index.columns, self.key[0].0).is_some()
     }
 
-    /// Returns the layout of values.
+    /// Returns the layout of the table's values.
     #[must_use]
     pub const fn layout(&self) -> Layout {
         let mut layout = Layout {
@@ -184,7 +184,7 @@ impl Declaration {
         layout
     }
 
-    /// Returns the number and the place of a value column.
+    /// Returns the number of a value column, and its place in a value.
     ///
     /// # Panics
     /// If the table has no column of this name.
@@ -236,7 +236,7 @@ impl Declaration {
         panic!("the table has no such index")
     }
 
-    /// Returns whether the first column of an index is that of the key, which decides the partition.
+    /// Returns whether an index and the key have the same first column. That column determines a row's partition.
     #[must_use]
     pub const fn leads_home(&self, index: usize) -> bool {
         let first = self.indexes[index].columns[0].0;

@@ -1,4 +1,4 @@
-//! The keys of secondary indexes, from a schema alone: a restart indexes tables without their program.
+//! Makes the keys of secondary indexes from a schema, so that a restart can index tables without their program.
 
 use std::sync::Arc;
 
@@ -10,14 +10,14 @@ use crate::layout::{Layout, Place};
 use crate::schema::{Indexed, Schema};
 use crate::types::Base;
 
-/// A column of an index, with its place.
+/// A column of an index, and where to find it.
 #[derive(Debug, Clone, Copy)]
 enum Part {
     Key(usize),
     Value(Place, Base),
 }
 
-/// The index keys of a table's rows.
+/// Makes the index keys of a table's rows.
 #[derive(Debug)]
 pub struct SchemaDerive {
     key: Vec<Base>,
@@ -26,7 +26,7 @@ pub struct SchemaDerive {
 }
 
 impl SchemaDerive {
-    /// Returns the index keys of the rows of `schema`.
+    /// Returns a maker of index keys for the rows of `schema`.
     #[must_use]
     pub fn new(schema: &Schema) -> SchemaDerive {
         let part = |column: &Indexed| match *column {
@@ -43,7 +43,8 @@ impl SchemaDerive {
         }
     }
 
-    /// Appends a key column as it is: it has the same form in both keys.
+    /// Appends a key column unchanged, because primary keys and index keys encode it in the same
+    /// way.
     fn put_key_column(&self, at: usize, key: &[u8], out: &mut Vec<u8>) {
         let mut r = Reader::new(key);
         let mut column = self.key.iter().map_while(|base| take_column(*base, &mut r));
@@ -58,8 +59,8 @@ impl Derive for SchemaDerive {
         self.indexes.len()
     }
 
-    /// Appends the index key of a row. A malformed column adds nothing: the row is found by the other columns, and its
-    /// reader gets the error.
+    /// Appends the index key of a row. A malformed column is left out. The row can then be found by the other columns,
+    /// and its reader gets the error.
     fn index_key(&self, index: usize, key: &[u8], value: &[u8], out: &mut Vec<u8>) {
         let parts = self.indexes.get(index);
         debug_assert!(parts.is_some(), "the heap asks for indexes that there are");
@@ -77,7 +78,7 @@ impl Derive for SchemaDerive {
 }
 
 impl Schema {
-    /// Returns the index keys of the table's rows; `None` if it has no secondary index.
+    /// Returns the maker of the table's index keys; `None` if the table has no secondary index.
     #[must_use]
     pub fn derive(&self) -> Option<Arc<dyn Derive>> {
         let derive = || Arc::new(SchemaDerive::new(self)) as Arc<dyn Derive>;

@@ -1,4 +1,4 @@
-//! Keys: columns in a form whose byte order is the columns' order.
+//! Keys. Columns are encoded so that the byte order of keys is the order of their columns.
 
 use perdura_base::PartitionId;
 use perdura_base::cursor::{Reader, Writer};
@@ -6,22 +6,22 @@ use perdura_heap::Geometry;
 
 use crate::types::{Base, Type, normal};
 
-/// Ends an escaped column.
+/// The bytes that end an escaped column.
 const END: [u8; 2] = [0, 0];
 /// The escaped form of a byte 0.
 const ZERO: [u8; 2] = [0, 0xff];
 
-/// The longest key that is kept in place, bytes.
+/// The longest key that [`KeyBytes`] stores without an allocation, bytes.
 const IN_PLACE: usize = 48;
 
-/// The bytes of a key, in place while it is short. Keys are made of columns of a few bytes. Each column is one copy of
-/// a known length here.
+/// The bytes of a key, without an allocation if it is short. Keys consist of columns of a few bytes, and appending a
+/// column is one copy of a known length.
 #[derive(Clone)]
 pub struct KeyBytes {
-    /// The number of bytes in place.
+    /// The number of bytes used in `bytes`.
     len: usize,
     bytes: [u8; IN_PLACE],
-    /// All bytes of a key that is longer.
+    /// All bytes of a key that does not fit into `bytes`; otherwise empty.
     long: Vec<u8>,
 }
 
@@ -99,7 +99,7 @@ impl Writer for KeyBytes {
     }
 }
 
-/// The rule by which the first column of a key places a row.
+/// The rule by which the first column of a key determines a row's partition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Placement<'a> {
     /// By a number, modulo the number of partitions.
@@ -123,7 +123,7 @@ impl Placement<'_> {
     }
 }
 
-/// Appends bytes so that they delimit themselves and compare as before.
+/// Appends bytes in escaped form, which shows where they end and keeps their order.
 pub(crate) fn put_escaped<W: Writer>(bytes: &[u8], out: &mut W) {
     let mut rest = bytes;
     while let Some(at) = rest.iter().position(|byte| *byte == 0) {
@@ -135,7 +135,7 @@ pub(crate) fn put_escaped<W: Writer>(bytes: &[u8], out: &mut W) {
     out.put(&END);
 }
 
-/// Takes an escaped column. `None`: it does not end, or has an invalid escape.
+/// Reads an escaped column. `None`: the column does not end, or has an invalid escape.
 pub(crate) fn take_escaped(r: &mut Reader<'_>) -> Option<Vec<u8>> {
     let mut out = Vec::new();
     loop {
@@ -150,7 +150,8 @@ pub(crate) fn take_escaped(r: &mut Reader<'_>) -> Option<Vec<u8>> {
     }
 }
 
-/// Takes one column of a key, with its end; `None` if the bytes are not of this type.
+/// Reads one column of a key, including its end mark, in encoded form. `None`: the bytes are not of
+/// this type.
 pub(crate) fn take_column<'a>(base: Base, r: &mut Reader<'a>) -> Option<&'a [u8]> {
     let Some(width) = base.width() else {
         let mut ahead = r.clone();
@@ -160,7 +161,7 @@ pub(crate) fn take_column<'a>(base: Base, r: &mut Reader<'a>) -> Option<&'a [u8]
     r.bytes(width)
 }
 
-/// Appends a column of a key in the form of a value; `None` if it is malformed.
+/// Converts a column from its form in keys to its form in values. `None`: the column is malformed.
 pub(crate) fn to_value(base: Base, column: &[u8], out: &mut Vec<u8>) -> Option<()> {
     let start = out.len();
     match base {
@@ -183,7 +184,8 @@ pub(crate) fn to_value(base: Base, column: &[u8], out: &mut Vec<u8>) -> Option<(
     Type::plain(base).holds(&out[start..]).then_some(())
 }
 
-/// Appends a column of a value in the form of keys. Appends nothing if the column is malformed.
+/// Converts a column from its form in values to its form in keys. Appends nothing if the column is
+/// malformed.
 pub(crate) fn from_value<W: Writer>(base: Base, column: &[u8], out: &mut W) {
     match base {
         Base::String | Base::Bytes => put_escaped(column, out),
@@ -231,7 +233,7 @@ pub(crate) fn placement(base: Base, column: &[u8]) -> Option<Placement<'_>> {
 
 const SIGN: u64 = 1 << 63;
 
-/// Returns the bits whose unsigned order is that of the numbers.
+/// Returns the number as bits, such that the unsigned order of bits is the order of numbers.
 pub(crate) fn order_of_float(number: f64) -> u64 {
     let bits = normal(number).to_bits();
     let ordered = if bits & SIGN == 0 { bits ^ SIGN } else { !bits };
@@ -239,7 +241,7 @@ pub(crate) fn order_of_float(number: f64) -> u64 {
     ordered
 }
 
-/// Returns the number with these ordered bits.
+/// Returns the number that [`order_of_float`] has turned into these bits.
 pub(crate) fn float_of_order(ordered: u64) -> f64 {
     let bits = if ordered & SIGN == 0 {
         !ordered
@@ -249,7 +251,7 @@ pub(crate) fn float_of_order(ordered: u64) -> f64 {
     f64::from_bits(bits)
 }
 
-/// Returns the least bytes that are greater than all that begin with `prefix`. `None`: no such bytes exist.
+/// Returns the least byte string that is greater than all byte strings with this prefix. `None`: no such string exists.
 pub(crate) fn successor(prefix: &[u8]) -> Option<KeyBytes> {
     let last = prefix.iter().rposition(|byte| *byte != 0xff)?;
     let mut bytes = KeyBytes::new();

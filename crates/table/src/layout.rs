@@ -10,23 +10,23 @@ use smallvec::SmallVec;
 
 use crate::types::Type;
 
-/// The most value columns of a table: the mask of a patch has a bit for each.
+/// The most value columns of a table, because the mask of a patch has one bit for each.
 pub const COLUMNS_MAX: usize = 64;
 
 const NARROW_CODE: u8 = 2;
 const WIDE_CODE: u8 = 4;
-/// The bytes of an end. The code is their number.
+/// The widths of an end, bytes. The codes are equal to the widths.
 const NARROW: usize = 2;
 const WIDE: usize = 4;
-/// The most bytes of variable columns whose ends fit 16 bits.
+/// The most bytes of all variable columns for which their ends fit into 16 bits.
 const NARROW_BYTES_MAX: usize = 0xffff;
 
-/// The layout of a value: the size of its fixed columns, and the number of its variable ones.
+/// The layout of a value: the size of its fixed columns, and the number of its variable columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Layout {
-    /// Bytes of all fixed columns.
+    /// The total bytes of all fixed columns.
     pub fixed_bytes: usize,
-    /// Variable columns.
+    /// The number of variable columns.
     pub variables: usize,
 }
 
@@ -37,12 +37,12 @@ pub enum Place {
     Fixed {
         /// The offset, bytes.
         at: usize,
-        /// Its bytes.
+        /// The length of the column, bytes.
         bytes: usize,
     },
     /// Among the variable columns.
     Variable {
-        /// Its number among them.
+        /// The column's number among the variable columns.
         index: usize,
     },
 }
@@ -71,7 +71,7 @@ impl Layout {
         }
     }
 
-    /// Returns the bytes of a column; `None` if the value is malformed at their place.
+    /// Returns the bytes of a column; `None` if the value is malformed at that place.
     #[inline]
     #[must_use]
     pub fn column<'r>(&self, place: Place, value: &'r [u8]) -> Option<&'r [u8]> {
@@ -84,7 +84,8 @@ impl Layout {
         }
     }
 
-    /// Returns whether the ends in the value ascend and give its length.
+    /// Returns whether the value is well formed: the ends ascend, the last one gives the value's
+    /// length, and their width is the smallest possible.
     #[must_use]
     pub fn is_whole(&self, value: &[u8]) -> bool {
         if self.variables == 0 {
@@ -140,7 +141,7 @@ impl Layout {
         (start <= end).then_some(bodies + start..bodies + end)
     }
 
-    /// Begins the variable columns, behind the fixed ones.
+    /// Begins to write the variable columns, after the fixed columns.
     #[inline]
     pub fn variables(self, out: &mut Vec<u8>) -> Variables<'_> {
         let head = out.len();
@@ -233,7 +234,7 @@ impl Variables<'_> {
     }
 }
 
-/// Returns a length in words, for a report.
+/// Returns the length of a value as text, for a report.
 pub(crate) fn bytes_of(value: &[u8]) -> String {
     let bytes = to_u64(value.len());
     format!("{bytes} bytes")

@@ -1,8 +1,8 @@
 //! Typed tables over a transaction, and deterministic procedures over typed tables.
 //!
-//! A table is declared with [`table!`]: a struct, its key, its indexes. Rows and keys have their own forms
-//! (`docs/formats/typed-row.md`), in which a column is found without decoding the others. The schema is data as well:
-//! the catalog keeps it, and a restart builds the indexes from it alone.
+//! A table is declared with [`table!`]: a struct, its key, its indexes. The encoding of rows and keys
+//! (`docs/formats/typed-row.md`) allows a reader to find a column without decoding the others. The schema is also
+//! available as data. The catalog holds it, and a restart builds the indexes from it, without the program.
 //!
 //! | module | one idea |
 //! |---|---|

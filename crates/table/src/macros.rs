@@ -22,12 +22,13 @@
 /// ```
 ///
 /// The struct derives `Debug`, `Clone` and `PartialEq`; its fields are public. Options, in any order:
-/// * `addressing = key` (the default): the log names rows or commands; or `addressing = page`.
+/// * `addressing = key` (the default): the log has changed rows or commands; or
+///   `addressing = page`: the log has changed bytes of pages.
 /// * `order = hashed` (the default): a row is found by its whole key and by its indexes; or
 ///   `order = ordered`: also by ranges of keys.
-/// * `replicated`: each partition has a copy of each row. Reads are local, writes need all partitions.
-///   A database has 256 partitions unless its options say otherwise: choose about as many as there are first
-///   keys, since each costs a copy.
+/// * `replicated`: each partition has a copy of each row. Reads are local, writes need all partitions. A database has
+///   256 partitions unless its options say otherwise, and each costs a copy. So choose about as many partitions as the
+///   first key column has different values.
 ///
 /// Mistakes are found when the program is compiled, for example an index with another type than its column:
 ///
@@ -38,8 +39,8 @@
 /// # fn main() { let _ = <Account as perdura_table::Table>::NAME; }
 /// ```
 ///
-/// A `unique index` must contain the first key column, or the table must be `replicated`. Rows are compared
-/// within one partition, so no other index can be kept unique:
+/// A `unique index` must contain the first key column, or the table must be `replicated`. Rows are compared only within
+/// one partition, so other indexes cannot be kept unique:
 ///
 /// ```compile_fail,E0080
 /// perdura_table::table! {
@@ -48,8 +49,8 @@
 /// # fn main() { let _ = <User as perdura_table::Table>::NAME; }
 /// ```
 ///
-/// The first key column decides the partition of a row. A table without `key(...)` numbers its rows:
-/// see [`RowId`](crate::RowId). An index repeats the types of its columns, which are checked.
+/// The first key column determines the partition of a row. A table without `key(...)` numbers its rows: see
+/// [`RowId`](crate::RowId). An index repeats the types of its columns, which are checked.
 #[macro_export]
 macro_rules! table {
     (@indexes {$($table:tt)*} [$($done:tt)*]) => {

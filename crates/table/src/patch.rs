@@ -1,4 +1,4 @@
-//! The change of a value, column by column, for the value log (docs/formats/typed-row.md).
+//! Patches: the changed columns of a value, as the value log has them (docs/formats/typed-row.md).
 
 use std::ops::Range;
 
@@ -10,13 +10,14 @@ use smallvec::SmallVec;
 use crate::layout::{Place, bytes_of};
 use crate::schema::{Schema, damaged};
 
-/// Bytes that are compared at once.
+/// The bytes that are compared at a time.
 const WORD: usize = 8;
 
-/// The approximate places where two values differ: most changes are of a few columns beside each other.
+/// The parts in which two values may differ. It saves comparing every column, because most changes are of a few
+/// neighbouring columns.
 #[derive(Debug)]
 struct Near {
-    /// All fixed columns that differ have a byte in here.
+    /// A range of bytes. Every fixed column that differs has a byte in it.
     fixed: Range<usize>,
     /// True if a variable column may differ.
     variable: bool,
@@ -28,7 +29,7 @@ impl Near {
             before.split_at_checked(fixed_bytes),
             after.split_at_checked(fixed_bytes),
         ) else {
-            // The value is malformed, which the comparison of its columns will report.
+            // A value is malformed. The comparison of the columns will report that.
             let fixed = 0..fixed_bytes;
             let variable = true;
             return Near { fixed, variable };
@@ -88,7 +89,7 @@ impl Schema {
         Ok(())
     }
 
-    /// Returns the value that a patch makes of `before`.
+    /// Returns `before` with a patch applied.
     ///
     /// # Errors
     /// [`Error::Corrupt`](perdura_base::Error::Corrupt) if the value or the patch is malformed.

@@ -1,5 +1,5 @@
-//! Keys and prefixes of keys as programs write them. They are one value, or a tuple of values, for the first columns of
-//! a key or an index. The types are checked when the program is compiled.
+//! Keys and prefixes of keys as programs write them: one value, or a tuple of values, for the first columns of a key or
+//! an index. The compiler checks the types.
 
 use perdura_base::PartitionId;
 use perdura_base::cursor::Writer;
@@ -28,7 +28,8 @@ pub trait Prefix<C> {
 /// Values for all columns of a key.
 pub trait WholeKey<C>: Prefix<C> {}
 
-/// Implements [`Prefix`] for the tuple of the first columns, given the first and the other ones.
+/// Implements [`Prefix`] for a tuple of values for the first columns. The arguments are the columns
+/// with a value and the remaining columns.
 macro_rules! tuple {
     ([($a:ident $x:ident $n:tt) $(($b:ident $y:ident $m:tt))*] [$(($c:ident $z:ident $o:tt))*]) => {
         impl<$a, $x $(, $b, $y)* $(, $c)*> Prefix<($a, $($b,)* $($c,)*)> for ($x, $($y,)*)
@@ -52,7 +53,7 @@ macro_rules! tuple {
     };
 }
 
-/// Implements [`Prefix`] of the columns for one value of the first one.
+/// Implements [`Prefix`] of a list of columns for a single value of the first column.
 macro_rules! single {
     ([$($generic:ident)*] $first:ty, $given:ty, [$($c:ident)*]) => {
         impl<$($generic: KeyType,)* $($c: KeyType),*> Prefix<($first, $($c,)*)> for $given {
@@ -70,7 +71,7 @@ macro_rules! single {
     };
 }
 
-/// Goes through all prefixes of a list of columns.
+/// Calls `tuple!` for each prefix of a list of columns.
 macro_rules! prefixes {
     ([$($done:tt)*] []) => {};
     ([$($done:tt)*] [$next:tt $($rest:tt)*]) => {
@@ -79,7 +80,7 @@ macro_rules! prefixes {
     };
 }
 
-/// Implements everything for one list of columns.
+/// Implements all traits for one list of columns.
 macro_rules! columns {
     ($(($a:ident $x:ident $n:tt))*) => {
         prefixes!([] [$(($a $x $n))*]);

@@ -1,8 +1,7 @@
-//! Deterministic procedures, which the replay of a command log calls again.
+//! Deterministic procedures. The replay of a command log calls them again.
 //!
-//! A procedure sees the database, its arguments, the time and the random numbers of its [`Cx`], and nothing else. So
-//! the same arguments on the same data make the same changes. A log that names the procedure and its arguments brings
-//! the data back.
+//! A procedure may use only the database, its arguments, and the time and random numbers of its [`Cx`]. So the same
+//! arguments on the same data make the same changes. It is then enough to log the procedure's name and arguments.
 //!
 //! # Source
 //! *Rethinking Main Memory OLTP Recovery* (001), section III.
@@ -22,28 +21,28 @@ use crate::table::Table;
 pub trait Procedure: 'static {
     /// Its name.
     const NAME: &'static str;
-    /// A hash of its text without whitespace: another text is another version.
+    /// A hash of the procedure's text without whitespace. Another hash means another version.
     const HASH: u64;
     /// Its arguments.
     type Args: ArgList;
-    /// The result for its caller. It is not logged.
+    /// The result that the caller gets. It is not logged.
     type Output;
 
-    /// Names the partitions that the procedure uses, as far as its arguments show. It may use others. Then it runs
-    /// again with them, and the log has rows instead of the command.
+    /// Adds the partitions that the procedure will use, as far as its arguments show. If it uses others too, it runs
+    /// again with them, and the log gets the changed rows instead of the command.
     fn homes(args: &Self::Args, homes: &mut Homes<'_>);
 
-    /// Runs it.
+    /// Runs the procedure.
     ///
     /// # Errors
-    /// The error that it aborts with: then nothing of it is left.
+    /// The error with which the procedure aborts. Its changes are then undone.
     fn run(cx: &mut Cx<'_, '_>, args: Self::Args) -> Result<Self::Output, Abort>;
 }
 
 /// The reason why a procedure, or another transaction on typed tables, was not executed.
 #[derive(Debug, thiserror::Error)]
 pub enum Abort {
-    /// The procedure refused, with this text for the caller.
+    /// The procedure refused, with this reason for the caller.
     #[error("{0}")]
     Refused(String),
     /// The database failed, or refused a verb.
@@ -78,8 +77,8 @@ impl<'g> Homes<'g> {
         Homes { geometry, set }
     }
 
-    /// Adds the partition of the rows with this first key column. A replicated table is named because it is written,
-    /// and adds all partitions.
+    /// Adds the partition of the rows with this first key column. For a replicated table, adds all partitions, because
+    /// only a write of such a table has to be declared.
     pub fn key<T: Table>(&mut self, first: impl AsColumn<<T::Key as Columns>::First>) {
         if T::DECLARATION.replicated {
             return self.all();
@@ -103,7 +102,7 @@ impl<'g> Homes<'g> {
         self.set = PartitionSet::all(self.geometry.partitions);
     }
 
-    /// Returns the partitions so far.
+    /// Returns the partitions added so far.
     #[must_use]
     pub fn partitions(&self) -> PartitionSet {
         self.set
@@ -124,7 +123,7 @@ pub const fn text_hash(text: &str) -> u64 {
     let mut at = 0;
     while at < bytes.len() {
         if !bytes[at].is_ascii_whitespace() {
-            // Bytes are widened without a loss. Conversions by trait cannot run in constants.
+            // This widens the byte. `u64::from` cannot be used in a constant function.
             let byte = u64::from_le_bytes([bytes[at], 0, 0, 0, 0, 0, 0, 0]);
             hash = (hash ^ byte).wrapping_mul(0x0000_0100_0000_01b3);
         }
@@ -154,12 +153,13 @@ pub const fn text_hash(text: &str) -> u64 {
 /// }
 /// ```
 ///
-/// `on` names the partitions that the procedure uses. `Table(first)` takes an expression for the first key column,
-/// `Table(each firsts)` an iterator over such values. `on all` names all partitions. The expressions see the arguments
-/// as references. A missing partition costs a second run and a longer record, but no correctness.
+/// `on` declares the partitions that the procedure uses. `Table(first)` takes an expression for the first key column,
+/// `Table(each firsts)` an iterator over such values. `on all` declares all partitions. In these expressions the
+/// arguments are references. If a partition is not declared, the procedure still works, but needs a second run and a
+/// longer log record.
 ///
 /// The body returns `Result<_, Abort>`: an error of the database, or any text. It must be deterministic. `cx.now()` and
-/// `cx.random()` are deterministic. The clock and hash maps are not.
+/// `cx.random()` are deterministic. The system clock and the order of hash maps are not.
 #[macro_export]
 macro_rules! procedure {
     (@parse [$($meta:tt)*] [$vis:vis] {$text:expr}
@@ -180,7 +180,7 @@ macro_rules! procedure {
         [$($arg:ident $type:ty;)*] $output:ty, [$homes:ident $declare:block] $body:block
     ) => {
         $($meta)*
-        // The type has the procedure's name, which is a function's.
+        // The type has the name of the procedure, which is written like a function's.
         #[allow(non_camel_case_types)]
         #[derive(Debug, Clone, Copy)]
         $vis struct $name;

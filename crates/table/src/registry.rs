@@ -17,11 +17,13 @@ pub struct Entry {
     pub(crate) table: TypedTable,
     pub(crate) schema: Schema,
     pub(crate) derive: Option<Arc<dyn Derive>>,
-    /// The unique ones among its indexes.
+    /// The numbers of its unique indexes.
     pub(crate) unique: Vec<usize>,
-    /// The first type of the program that was found to be this table. `None`: no type was found yet.
+    /// The first type of the program that was looked up and found to match this table. `None`: no type was looked up
+    /// yet.
     program: OnceLock<TypeId>,
-    /// True if the table was dropped. It is set under every latch, and read under any.
+    /// True if the table was dropped. It is set while all latches are held, and read while at least
+    /// one is.
     dropped: AtomicBool,
 }
 
@@ -33,9 +35,9 @@ impl Entry {
 
 /// The typed tables of a database, by name.
 ///
-/// A table that is dropped keeps its entry, so that no other table gets its place: a snapshot may still show its rows.
-/// At a replay several tables may have one name. All but the last are dropped during the replay, and the name belongs
-/// to the first that is not dropped.
+/// A dropped table keeps its entry, because a snapshot may still show its rows. During a replay several tables may have
+/// the same name. All but the last of them are dropped in the course of the replay. At each moment the name belongs to
+/// the first table that is not dropped yet.
 #[derive(Debug)]
 pub struct Registry {
     geometry: Geometry,
@@ -44,7 +46,8 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// Returns a registry without tables. `seed` is the database's, for the random numbers of procedures.
+    /// Returns a registry without tables. `seed` is the database's seed, from which procedures' random numbers are
+    /// derived.
     #[must_use]
     pub fn new(geometry: Geometry, seed: u64) -> Registry {
         let entries = Vec::new();
@@ -55,7 +58,7 @@ impl Registry {
         }
     }
 
-    /// Returns the division of rows among partitions.
+    /// Returns how rows are divided among partitions.
     #[must_use]
     pub fn geometry(&self) -> &Geometry {
         &self.geometry
@@ -65,7 +68,7 @@ impl Registry {
         self.seed
     }
 
-    /// Adds a table of the catalog, whose id is greater than those of all other tables that have its name.
+    /// Adds a table of the catalog. Its id must be greater than those of all other tables with the same name.
     pub fn add(&mut self, id: TableId, schema: Schema) {
         let mut same = self.entries.iter();
         assert!(
@@ -90,7 +93,8 @@ impl Registry {
         });
     }
 
-    /// Notes that a table is dropped, under every latch. Verbs no longer find it.
+    /// Notes that a table is dropped. The caller must hold all latches. Verbs no longer find the
+    /// table.
     pub fn mark_dropped(&self, id: TableId) {
         let mut entries = self.entries.iter();
         if let Some(entry) = entries.find(|entry| entry.table.id == id) {
@@ -107,36 +111,36 @@ impl Registry {
             .map(|entry| (entry.table.id, &entry.schema))
     }
 
-    /// Returns whether the database has a table.
+    /// Returns whether the database has any typed table.
     #[must_use]
     pub fn has_tables(&self) -> bool {
         self.tables().next().is_some()
     }
 
-    /// Returns whether the database has a key-addressed table.
+    /// Returns whether the database has any key-addressed table.
     #[must_use]
     pub fn has_keyed(&self) -> bool {
         let mut live = self.entries.iter().filter(|entry| !entry.is_dropped());
         live.any(|entry| entry.table.keyed)
     }
 
-    /// Returns the schema of a table.
+    /// Returns the schema of a table; `None` if there is no such table, or it was dropped.
     #[must_use]
     pub fn schema(&self, id: TableId) -> Option<&Schema> {
         self.tables()
             .find_map(|(found, schema)| (found == id).then_some(schema))
     }
 
-    /// Returns the table with a name.
+    /// Returns the table with a name; `None` if there is no such table.
     #[must_use]
     pub fn find(&self, name: &str) -> Option<(TableId, &Schema)> {
         self.tables().find(|(_, schema)| schema.name() == name)
     }
 
-    /// Returns the id and the addressing of the table of a type, in the form that the verbs of a transaction need.
+    /// Returns the table that a type declares, in the form that the verbs of a transaction need.
     ///
     /// # Errors
-    /// [`Error::Usage`] if the database does not have it, has it with another schema, or it was dropped.
+    /// [`Error::Usage`] if the database does not have the table, has it with another schema, or has dropped it.
     pub fn table<T: Table>(&self) -> Result<TypedTable> {
         self.entry::<T>().map(|entry| entry.table)
     }
@@ -147,10 +151,11 @@ impl Registry {
         self.tables().map(|(id, _)| id).collect()
     }
 
-    /// Returns the table of a type as of an instant at which these tables were [`live`](Self::live).
+    /// Returns the table that a type declares, as of an instant. `live` is the result of [`live`](Self::live) at that
+    /// instant.
     ///
     /// # Errors
-    /// As [`table`](Self::table), if none of them is the type's.
+    /// As [`table`](Self::table), if the type's table was not live then.
     pub fn table_among<T: Table>(&self, live: &[TableId]) -> Result<TypedTable> {
         let mut entries = self.entries.iter();
         let named = |entry: &&Entry| entry.schema.name() == T::NAME;
@@ -160,7 +165,8 @@ impl Registry {
         }
     }
 
-    /// Returns the table of a type. The type remembers where it was found, so a verb compares one number.
+    /// Returns the table that a type declares. The type remembers the place of its entry, so a lookup usually compares
+    /// only one number.
     #[inline]
     pub(crate) fn entry<T: Table>(&self) -> Result<&Entry> {
         let hint = T::hint();
@@ -204,9 +210,9 @@ impl Registry {
     }
 }
 
-/// Fails if a type declares another schema than its table has.
+/// Fails if the schema that a type declares differs from its table's.
 fn check<T: Table>(entry: &Entry) -> Result<()> {
-    // A program may choose the addressing when it opens the database.
+    // The addressing may differ, because a program can choose it when it opens the database.
     let addressing = entry.schema.addressing();
     let declared = T::schema().clone().with_addressing(addressing);
     match entry.schema.differs(&declared) {

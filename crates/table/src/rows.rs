@@ -1,4 +1,4 @@
-//! Rows in order, from one partition or merged from all.
+//! Iterators over rows in order, from one partition or merged from all.
 
 mod merge;
 mod span;
@@ -16,7 +16,7 @@ use crate::view::RowView;
 
 type Source<'s> = Box<dyn DoubleEndedIterator<Item = RowRef<'s>> + 's>;
 
-/// Rows in the form in which they lie in the database, from either end.
+/// An iterator over rows in encoded form, from either end.
 ///
 /// If the rows cannot be read, the only item is the error.
 pub struct Views<'s, T> {
@@ -39,7 +39,7 @@ impl<'s, T: Table> Views<'s, T> {
     /// Returns the first row; `None` without rows.
     ///
     /// # Errors
-    /// The error because of which the rows cannot be read.
+    /// The reason why the rows cannot be read.
     pub fn first(mut self) -> Result<Option<RowView<'s, T>>> {
         self.next().transpose()
     }
@@ -47,7 +47,7 @@ impl<'s, T: Table> Views<'s, T> {
     /// Returns the number of rows.
     ///
     /// # Errors
-    /// The error because of which the rows cannot be read.
+    /// The reason why the rows cannot be read.
     pub fn count(self) -> Result<usize> {
         match self.error {
             Some(error) => Err(error),
@@ -83,10 +83,11 @@ impl<T: Table> DoubleEndedIterator for Views<'_, T> {
     }
 }
 
-/// Decoded rows, from either end.
+/// An iterator over decoded rows, from either end.
 ///
-/// As an iterator it yields results: an error is a damaged row, or the reason why no rows can be read. Its methods
-/// `collect`, `count`, `first` and `rev` hide those of iterators and have one result for all rows.
+/// Its items are results. An error means a damaged row, or is the reason why no rows can be read. The methods
+/// `collect`, `count`, `first` and `rev` replace those of [`Iterator`]. Those that can fail return one result for all
+/// rows.
 pub struct Rows<'s, T>(Views<'s, T>);
 
 impl<'s, T: Table> Rows<'s, T> {
@@ -112,7 +113,7 @@ impl<'s, T: Table> Rows<'s, T> {
         })
     }
 
-    /// Returns the rows in the form in which they lie in the database.
+    /// Returns the rows in encoded form.
     #[must_use]
     pub fn views(self) -> Views<'s, T> {
         self.0
@@ -127,7 +128,7 @@ impl<'s, T: Table> Rows<'s, T> {
     /// Collects all rows.
     ///
     /// # Errors
-    /// The error because of which the rows, or the first that is damaged, cannot be read.
+    /// The reason why the rows cannot be read, or the error of the first damaged row.
     pub fn collect<B: FromIterator<T>>(self) -> Result<B> {
         Iterator::collect(self)
     }
@@ -135,7 +136,7 @@ impl<'s, T: Table> Rows<'s, T> {
     /// Returns the number of rows.
     ///
     /// # Errors
-    /// The error because of which the rows cannot be read.
+    /// The reason why the rows cannot be read.
     pub fn count(self) -> Result<usize> {
         self.0.count()
     }
@@ -143,7 +144,7 @@ impl<'s, T: Table> Rows<'s, T> {
     /// Returns the first row; `None` without rows.
     ///
     /// # Errors
-    /// The error because of which the rows cannot be read.
+    /// The reason why the rows cannot be read.
     pub fn first(mut self) -> Result<Option<T>> {
         self.next().transpose()
     }

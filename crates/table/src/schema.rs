@@ -1,5 +1,5 @@
-//! A table's schema as data. The catalog keeps it, so that a restart can index, check and print the rows of a table
-//! without its program.
+//! A table's schema as data. The catalog holds it, so that rows of a table can be indexed, checked and printed without
+//! the program that declares the table.
 
 mod codec;
 mod differs;
@@ -22,7 +22,7 @@ pub struct Column {
     pub kind: Type,
 }
 
-/// A column of an index: a column of the key or one of the value, by its number there.
+/// A column of an index, by its number among the key columns or the value columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Indexed {
     /// A key column.
@@ -36,7 +36,7 @@ pub enum Indexed {
 pub struct Index {
     /// Its name.
     pub name: String,
-    /// True if at most one row of a partition has the same columns.
+    /// True if no two rows of a partition may have equal values in all of these columns.
     pub unique: bool,
     /// Its columns.
     pub columns: Vec<Indexed>,
@@ -129,25 +129,25 @@ impl Schema {
         &self.name
     }
 
-    /// Returns the addressing of the log's records of the table.
+    /// Returns the addressing of the table.
     #[must_use]
     pub fn addressing(&self) -> Addressing {
         self.addressing
     }
 
-    /// Returns the kind of index that the primary keys have.
+    /// Returns the order of the primary index.
     #[must_use]
     pub fn order(&self) -> Order {
         self.order
     }
 
-    /// Returns whether the log's records of the table name keys.
+    /// Returns whether the table is key-addressed.
     #[must_use]
     pub fn is_keyed(&self) -> bool {
         self.addressing == Addressing::Key
     }
 
-    /// Returns whether rows are found by ranges of keys.
+    /// Returns whether rows can be found by ranges of keys.
     #[must_use]
     pub fn is_ordered(&self) -> bool {
         self.order == Order::Ordered
@@ -195,7 +195,7 @@ impl Schema {
         &self.places
     }
 
-    /// Returns the types of the key columns, or of the hidden one.
+    /// Returns the types of the key columns, or the type of the hidden row id.
     pub(crate) fn key_types(&self) -> impl Iterator<Item = Type> + '_ {
         let hidden = self.is_keyless().then_some(ROW_ID);
         self.key.iter().map(|column| column.kind).chain(hidden)
@@ -211,7 +211,8 @@ impl Schema {
         found.map_or("?", |column| &column.name)
     }
 
-    /// Returns the partition of the row with this key. Rows of a replicated table are in every partition.
+    /// Returns the partition of the row with this key. For a replicated table the result has no meaning, because its
+    /// rows are in every partition.
     ///
     /// # Errors
     /// [`Error::Corrupt`] if the bytes are not a key of this table.
@@ -223,7 +224,7 @@ impl Schema {
         Ok(placement.home(geometry))
     }
 
-    /// Checks that key and value have the table's columns and nothing else.
+    /// Checks that key and value consist of valid values for the table's columns, and nothing else.
     ///
     /// # Errors
     /// [`Error::Corrupt`], which names the table and the column.
@@ -242,7 +243,8 @@ impl Schema {
         self.check_value(value)
     }
 
-    /// Checks that a value has the table's columns and nothing else.
+    /// Checks that a value consists of valid values for the table's value columns, and nothing
+    /// else.
     ///
     /// # Errors
     /// [`Error::Corrupt`], which names the table and the column.
@@ -285,7 +287,7 @@ impl Schema {
         damaged(&self.name, 0, expected, format!("{key:02x?}"))
     }
 
-    /// Returns the key for people: its columns in brackets.
+    /// Returns the key as readable text: its columns in brackets.
     #[must_use]
     pub fn key_text(&self, key: &[u8]) -> String {
         let mut r = Reader::new(key);
@@ -302,7 +304,7 @@ impl Schema {
         format!("({})", texts.join(", "))
     }
 
-    /// Returns a value for people: each column's name and contents.
+    /// Returns a value as readable text: each column's name and contents.
     #[must_use]
     pub fn value_text(&self, value: &[u8]) -> String {
         let columns = self.columns.iter().zip(&self.places);
@@ -316,7 +318,7 @@ impl Schema {
     }
 }
 
-/// Returns the contents of a column, for people.
+/// Returns the contents of a column as readable text.
 fn text(kind: Type, bytes: &[u8]) -> String {
     let bytes = match (kind.optional, bytes) {
         (true, [0, ..]) => return "none".to_owned(),
@@ -344,7 +346,7 @@ fn text(kind: Type, bytes: &[u8]) -> String {
     }
 }
 
-/// Returns the error of a row that does not follow its table's schema.
+/// Returns the error for a row that does not match its table's schema.
 pub(crate) fn damaged(
     table: &str,
     at: usize,

@@ -1,4 +1,5 @@
-//! The output of `table!` for a struct: its rows, and constants for its columns and indexes.
+//! The trait that `table!` implements for a struct, and the types of the constants that it
+//! generates for columns and indexes.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -30,7 +31,8 @@ pub trait Table: Sized + 'static {
 
     /// Returns the schema, as data.
     fn schema() -> &'static Schema;
-    /// Returns the place at which a [`Registry`](crate::Registry) last found the table.
+    /// Returns the place of the table's entry in a [`Registry`](crate::Registry), as of the last
+    /// lookup.
     #[doc(hidden)]
     fn hint() -> &'static AtomicUsize;
     /// Appends the row's key; nothing if the table has no key columns.
@@ -81,7 +83,7 @@ macro_rules! handle {
             }
         }
         impl<T, C> $name<T, C> {
-            /// Returns its number among those of its sort in the table.
+            /// Returns its number among the table's value columns, key columns or indexes.
             #[inline]
             #[must_use]
             pub const fn index(self) -> usize {
@@ -105,7 +107,7 @@ impl<T: Table, C: ColumnType> Column<T, C> {
         }
     }
 
-    /// Returns its place in a value.
+    /// Returns the column's place in a value.
     #[inline]
     #[must_use]
     pub const fn place(self) -> Place {
@@ -165,14 +167,14 @@ impl<T: Table, C: Columns> Index<T, C> {
         }
     }
 
-    /// Returns whether its first column decides the partition of a row.
+    /// Returns whether the index's first column determines a row's partition.
     #[must_use]
     pub const fn leads_home(self) -> bool {
         self.leads_home
     }
 }
 
-/// Reads the columns of a key one after the other.
+/// A reader of the columns of a key, one after the other.
 #[derive(Debug)]
 pub struct KeyReader<'a> {
     key: &'a [u8],
@@ -180,7 +182,7 @@ pub struct KeyReader<'a> {
 }
 
 impl<'a> KeyReader<'a> {
-    /// Begins with the first column.
+    /// Returns a reader that is before the first column.
     #[inline]
     #[must_use]
     pub fn new(key: &'a [u8]) -> KeyReader<'a> {
@@ -188,7 +190,7 @@ impl<'a> KeyReader<'a> {
         KeyReader { key, r }
     }
 
-    /// Takes the next column of the table `T`.
+    /// Reads the next column, whose type is `C`. `T` is the table.
     ///
     /// # Errors
     /// [`Error::Corrupt`](perdura_base::Error::Corrupt), which names the table.
@@ -204,7 +206,7 @@ fn damaged_key<T: Table>(key: &[u8]) -> perdura_base::Error {
     damaged(T::NAME, 0, expected, format!("{key:02x?}"))
 }
 
-/// Returns whether a column is a fixed one.
+/// Returns whether columns of type `C` have a fixed length.
 #[must_use]
 pub const fn is_fixed<C: ColumnType>() -> bool {
     C::TYPE.width().is_some()

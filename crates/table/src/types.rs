@@ -44,14 +44,14 @@ pub enum Base {
 pub struct Type {
     /// The kind of its contents.
     pub base: Base,
-    /// True if it may be empty.
+    /// True if a column may be empty (`None`).
     pub optional: bool,
 }
 
 const OPTIONAL: u8 = 0x80;
 const ARRAY: u8 = 11;
 
-/// Every type without a length, with its code and its name in Rust.
+/// All types but arrays, with their codes and their Rust names.
 const PLAIN: [(Base, u8, &str); 12] = [
     (Base::Bool, 1, "bool"),
     (Base::U8, 2, "u8"),
@@ -68,7 +68,7 @@ const PLAIN: [(Base, u8, &str); 12] = [
 ];
 
 impl Base {
-    /// Returns the bytes of a fixed type.
+    /// Returns the length of a fixed type, bytes; `None` if the length varies.
     #[must_use]
     pub const fn width(self) -> Option<usize> {
         match self {
@@ -83,7 +83,7 @@ impl Base {
 }
 
 impl Type {
-    /// Returns a type that is never empty.
+    /// Returns a type that is not optional.
     #[must_use]
     pub const fn plain(base: Base) -> Type {
         Type {
@@ -92,7 +92,8 @@ impl Type {
         }
     }
 
-    /// Returns the bytes of a fixed type in a row, with the byte that says whether it is there.
+    /// Returns the length of a fixed type in a row, bytes; `None` if the length varies. It includes
+    /// the byte that says whether an optional column is present.
     #[must_use]
     pub const fn width(self) -> Option<usize> {
         match self.base.width() {
@@ -127,7 +128,7 @@ impl Type {
         }
     }
 
-    /// Appends the type in the form of a catalog row.
+    /// Appends the type in the form that catalog rows have.
     pub fn encode(self, out: &mut Vec<u8>) {
         debug_assert!(self.is_sound(), "types without a code are refused before");
         let flag = if self.optional { OPTIONAL } else { 0 };
@@ -137,7 +138,7 @@ impl Type {
         }
     }
 
-    /// Reads a type; `None` if it is not one.
+    /// Reads a type; `None` if the bytes are no type that this build knows.
     #[must_use]
     pub fn decode(r: &mut Reader<'_>) -> Option<Type> {
         let byte = r.u8()?;
@@ -179,7 +180,7 @@ impl Base {
         }
     }
 
-    /// Returns whether bytes of the right length are a value.
+    /// Returns whether `bytes`, which have the right length, are a valid value.
     fn holds(self, bytes: &[u8]) -> bool {
         match self {
             Base::Bool => matches!(bytes, [0 | 1]),

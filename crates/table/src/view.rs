@@ -1,4 +1,4 @@
-//! Rows that are read or edited without decoding the columns that are not used.
+//! Rows of which only the columns that are used are decoded, for reading and editing.
 
 use std::borrow::Cow;
 use std::marker::PhantomData;
@@ -9,7 +9,7 @@ use crate::column::{AsColumn, ColumnType, KeyType, RowId};
 use crate::key::KeyBytes;
 use crate::table::{Column, KeyColumn, KeyReader, Table};
 
-/// A row in the form in which it lies in the database.
+/// A row in encoded form.
 #[derive(Debug, Clone)]
 pub struct RowView<'a, T> {
     key: Cow<'a, [u8]>,

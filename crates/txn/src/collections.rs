@@ -1,13 +1,13 @@
 //! Collections within a transaction.
 //!
-//! A collection's header is in the partition of its key, and its elements are in the partition of
-//! their home. The two differ after a rename. A transaction that meets an undeclared home runs
-//! again with its latch, so every verb here may fail with [`Error::Undeclared`], which the closure
-//! passes on.
+//! A collection's header is in the partition of its key. Its elements are in the partition that is
+//! their *home*. The home differs from the key's partition after a rename. If the transaction has
+//! not latched the home, a verb fails with [`Error::Undeclared`]. The closure must return this
+//! error, and the transaction then runs again with the latch.
 //!
-//! Invariant: a collection that has a header has an element when the transaction commits. The caller
-//! that removes the last element deletes the key in the same transaction. The executor refuses to
-//! commit otherwise, because a restart would report the header as damage.
+//! Invariant: when a transaction commits, every collection with a header has an element. A caller that removes the last
+//! element must delete the key in the same transaction. Otherwise the executor refuses to commit, because a restart
+//! would report the header as damage.
 
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::num::to_usize;
@@ -18,16 +18,17 @@ use perdura_heap::{
 
 use crate::tx::{Content, FEW, Tx, is_alive};
 
-/// The number of elements that are copied, or items that are pushed, between two requests for room in the log.
+/// After this many elements copied or items pushed, room in the log is requested again.
 const COPY_STEP: usize = 256;
-/// The approximate room in the log that an item of a list takes beside its value, bytes.
+/// The approximate room in the log that a list item takes in addition to its value, bytes.
 const ITEM_BYTES: usize = 64;
-/// Keys drawn before a table is searched for one that is not past its expiry.
+/// After this many random draws of expired keys, the table is searched for a key that has not
+/// expired.
 const DRAWS: u64 = 32;
 
 impl Tx<'_> {
-    /// Makes a key the header of a new collection, and displaces what the key held. The caller adds
-    /// elements in the same transaction.
+    /// Makes a key the header of a new collection, and removes the key's previous content. The
+    /// caller must add elements in the same transaction.
     ///
     /// # Errors
     /// As [`put`](Self::put).
@@ -51,7 +52,8 @@ impl Tx<'_> {
         Ok(home)
     }
 
-    /// Orphans a collection whose header was displaced in another partition.
+    /// If a removed header had its elements in another partition, makes these elements orphans
+    /// there.
     pub(crate) fn orphan_displaced(&mut self, table: TableId, displaced: Displaced) -> Result<()> {
         if let Some(home) = displaced.foreign
             && !armed(Flaw::ForeignNotOrphaned)
@@ -65,9 +67,9 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Moves a key with its value and expiry to another name, and displaces what is there. A big
-    /// collection keeps its elements where they are, unless the new name is in another table.
-    /// Returns whether the key was there.
+    /// Moves a key with its value and expiry to another name, and removes the previous content of
+    /// that name. The elements of a big collection stay where they are, unless the new name is in
+    /// another table. Returns whether the key existed.
     ///
     /// # Errors
     /// As [`put`](Self::put).
@@ -155,8 +157,9 @@ impl Tx<'_> {
         }
     }
 
-    /// Asks for room in the log for `count` elements before any of them is changed. Without that, a transaction that
-    /// the log refuses later runs again from its beginning. This is a hint, which costs nothing for a few elements.
+    /// Requests room in the log for `count` elements before any of them is changed. Without this request, the log may
+    /// refuse a later change, and the transaction then runs again from its beginning. This is only a hint, and does
+    /// nothing for a small `count`.
     ///
     /// # Errors
     /// [`Error::LogFull`], [`Error::Stopped`].
@@ -172,7 +175,7 @@ impl Tx<'_> {
     /// Returns a reader of a collection's elements.
     ///
     /// # Errors
-    /// [`Error::Undeclared`], which the closure passes on; [`Error::Usage`] if the collection does not exist.
+    /// [`Error::Undeclared`], which the closure must return; [`Error::Usage`] if the collection does not exist.
     pub fn elements(&self, table: TableId, home: Home) -> Result<Elements<'_>> {
         let _verb = self.verb();
         let at = self.guard_of(home.partition)?;
@@ -184,8 +187,9 @@ impl Tx<'_> {
         })
     }
 
-    /// Writes a field with its value, a member with an empty value, or a member with its score. A score is the eight
-    /// bytes of a little-endian double that is not NaN. Returns whether the element is new.
+    /// Writes an element: a hash's field with its value, a set's member with an empty value, or a sorted set's member
+    /// with its score. A score is eight bytes, a little-endian double that is not NaN. Returns whether the element is
+    /// new.
     ///
     /// # Errors
     /// As [`put`](Self::put); [`Error::Usage`] if the collection is a list or the value does not
@@ -209,18 +213,18 @@ impl Tx<'_> {
         })
     }
 
-    /// Removes a field or member. Returns whether it was there. The caller that removes the last one
-    /// deletes the key.
+    /// Removes a field or member. Returns whether it existed. A caller that removes the last element must delete the
+    /// key.
     ///
     /// # Errors
-    /// [`Error::Undeclared`], which the closure passes on; [`Error::Usage`] if the collection is a list.
+    /// [`Error::Undeclared`], which the closure must return; [`Error::Usage`] if the collection is a list.
     pub fn element_delete(&mut self, table: TableId, home: Home, field: &[u8]) -> Result<bool> {
         let taken = self.element_take(table, home, field, |_| ())?;
         Ok(taken.is_some())
     }
 
-    /// Removes a field or member as [`element_delete`](Self::element_delete) does, and returns what `read` makes of
-    /// its row. `None`: it was not there.
+    /// Like [`element_delete`](Self::element_delete), but returns the result of `read` for the removed row. `None`: the
+    /// element did not exist.
     ///
     /// # Errors
     /// As [`element_delete`](Self::element_delete).
@@ -264,10 +268,11 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Removes items from an end of a list. The caller that removes the last one deletes the key.
+    /// Removes items from an end of a list. A caller that removes the last item must delete the
+    /// key.
     ///
     /// # Errors
-    /// [`Error::Undeclared`], which the closure passes on; [`Error::Usage`] if the list has fewer items.
+    /// [`Error::Undeclared`], which the closure must return; [`Error::Usage`] if the list has fewer items.
     pub fn list_pop(&mut self, table: TableId, home: Home, end: End, count: usize) -> Result<()> {
         let _verb = self.verb();
         self.changed_by_removal(table, home);
@@ -283,7 +288,7 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Puts an item before the one at `index`, or behind the last item if `index` is the list's
+    /// Inserts an item before the item at `index`, or after the last item if `index` is the list's
     /// length.
     ///
     /// # Errors
@@ -324,10 +329,10 @@ impl Tx<'_> {
         })
     }
 
-    /// Removes the item at `index`. The caller that removes the last one deletes the key.
+    /// Removes the item at `index`. A caller that removes the last item must delete the key.
     ///
     /// # Errors
-    /// [`Error::Undeclared`], which the closure passes on; [`Error::Usage`] beyond the end.
+    /// [`Error::Undeclared`], which the closure must return; [`Error::Usage`] beyond the end.
     pub fn list_remove(&mut self, table: TableId, home: Home, index: u64) -> Result<()> {
         let _verb = self.verb();
         let at = self.guard_of(home.partition)?;
@@ -351,7 +356,7 @@ impl Tx<'_> {
         }
     }
 
-    /// Refuses to commit a header without an element.
+    /// Fails if a changed collection has a header but no element.
     pub fn check_collections(&self) -> Result<()> {
         let _verb = self.verb();
         for (table, home) in &self.changed {
@@ -368,14 +373,14 @@ impl Tx<'_> {
     }
 
     /// Returns about `count` keys in hash order from a cursor on, and the cursor for the next call.
-    /// Cursor 0 begins the scan and ends it. Keys past their expiry are left out. One call looks at
-    /// one partition, which
-    /// [`Geometry::partition_of_cursor`](perdura_heap::Geometry::partition_of_cursor) names, and
-    /// may return nothing. A key that is there during the whole scan is returned at least once,
-    /// whatever happens to other keys between the calls, restarts included.
+    /// Cursor 0 begins a scan, and a returned cursor 0 ends it. Expired keys are left out. A call
+    /// looks at one partition, that of
+    /// [`Geometry::partition_of_cursor`](perdura_heap::Geometry::partition_of_cursor), and may
+    /// return no key. A key that exists during the whole scan is returned at least once, even if
+    /// other keys change or the database restarts between two calls.
     ///
     /// # Errors
-    /// [`Error::Undeclared`], which the closure passes on.
+    /// [`Error::Undeclared`], which the closure must return.
     pub fn scan_keys(
         &self,
         table: TableId,
@@ -385,11 +390,11 @@ impl Tx<'_> {
         self.scan_keys_within(table, cursor, count, &mut scan_places(count))
     }
 
-    /// Like [`scan_keys`](Self::scan_keys), but looks at about `places` places of the index at most, and subtracts from
-    /// `places` those it has looked at. A partition counts as one place.
+    /// Like [`scan_keys`](Self::scan_keys), but looks at most at about `places` slots of the index, and subtracts the
+    /// visited slots from `places`. Visiting a partition counts as one more slot.
     ///
     /// # Errors
-    /// [`Error::Undeclared`], which the closure passes on.
+    /// [`Error::Undeclared`], which the closure must return.
     pub fn scan_keys_within(
         &self,
         table: TableId,
@@ -408,8 +413,8 @@ impl Tx<'_> {
         Ok((rows, next))
     }
 
-    /// Returns the key that the random number `r` chooses; `None` if the table has no key. Needs
-    /// every partition.
+    /// Returns a random key, chosen by the random number `r`. `None`: the table has no key that has
+    /// not expired. Needs every partition.
     ///
     /// # Errors
     /// [`Error::Undeclared`] if a partition is missing.
@@ -435,7 +440,7 @@ impl Tx<'_> {
                 }
             }
         }
-        // Most keys are past their expiries. A partition without any other keys would only take time.
+        // Most keys have expired, so search for one that has not. Skip partitions that have only expired keys.
         for (id, part) in &self.guards {
             let mut cursor = u64::from(id.0) << 32;
             while part.may_live(table, self.now_ms)
@@ -451,10 +456,10 @@ impl Tx<'_> {
         Ok(None)
     }
 
-    /// Removes up to `max` rows of a partition's orphans. Returns how many it removed.
+    /// Removes up to `max` orphaned rows of a partition. Returns the number of removed rows.
     ///
     /// # Errors
-    /// [`Error::Undeclared`], which the closure passes on; a full log.
+    /// [`Error::Undeclared`], which the closure must return; a full log.
     pub fn purge_orphans(&mut self, partition: PartitionId, max: usize) -> Result<usize> {
         let _verb = self.verb();
         let at = self.guard_of(partition)?;

@@ -6,8 +6,8 @@
 //! transaction n + 1  name_draft(draft, key, expiry)      now others see it
 //! ```
 //!
-//! One transaction may also do all of this. Between two transactions the table may be flushed, or become
-//! the table of another database: the caller compares [`Draft::table`] with the table of its database.
+//! One transaction may also do all of this. Between two transactions the table may be flushed, or become the table of
+//! another database by a swap. So the caller must check that [`Draft::table`] is still the table of its database.
 
 use perdura_base::{Error, Result, TableId};
 use perdura_heap::{Draft, Kind, NewRow, Shape, TableKey};
@@ -15,11 +15,11 @@ use perdura_heap::{Draft, Kind, NewRow, Shape, TableKey};
 use crate::tx::Tx;
 
 impl Tx<'_> {
-    /// Begins a draft without elements, in the partition of the key that it is meant for; any key of
-    /// the table can get it. The draft stays until it is dropped, even if this transaction is undone.
+    /// Begins a draft without elements, in the partition of `key`. Any key of the table can later name the draft. The
+    /// draft exists until the [`Draft`] is dropped, even if this transaction is undone.
     ///
     /// # Errors
-    /// [`Error::Undeclared`], which the closure passes on; [`Error::Usage`] if the table does not exist.
+    /// [`Error::Undeclared`], which the closure must return; [`Error::Usage`] if the table does not exist.
     pub fn begin_draft(&mut self, table: TableId, key: &[u8], shape: Shape) -> Result<Draft> {
         let _verb = self.verb();
         let (at, _) = self.place(key)?;
@@ -32,12 +32,12 @@ impl Tx<'_> {
         Ok(draft)
     }
 
-    /// Makes a key of the draft's table the header of the draft, which must have an element, and
-    /// displaces what the key held. The draft can be dropped then. If the transaction is undone, the
-    /// draft is as it was.
+    /// Makes a key of the draft's table the header of the draft, and removes the key's previous content. The draft must
+    /// have an element. Afterwards the [`Draft`] can be dropped. If the transaction is undone, the draft is as before.
     ///
     /// # Errors
-    /// As [`put`](Self::put); [`Error::Usage`] if a key has the draft already or its table is gone.
+    /// As [`put`](Self::put); [`Error::Usage`] if a key already has the draft, or the draft's table
+    /// no longer exists.
     pub fn name_draft(&mut self, draft: &Draft, key: &[u8], expiry_ms: Option<u64>) -> Result<()> {
         let _verb = self.verb();
         self.check_write(key, 16)?;

@@ -1,4 +1,5 @@
-//! Runs transactions: latches, undo, group, append, release.
+//! Runs transactions: takes latches, undoes failed attempts, encodes and appends the records,
+//! releases the latches.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -23,8 +24,8 @@ mod seeded;
 
 use scratch::{Running, Scratch};
 
-/// The condition for the reply to a transaction: it may leave once the durable epoch has reached `epoch`, or at once if
-/// that is 0.
+/// The condition for replying to a transaction. The reply may be sent once the durable epoch has reached `epoch`; at
+/// once if `epoch` is 0.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 #[must_use = "an answer given before its ticket's epoch is durable can be a lie after a crash"]
 pub struct Ticket {
@@ -37,35 +38,36 @@ pub struct Ticket {
 pub struct ExecutorOptions {
     /// The longest value, bytes.
     pub value_bytes_max: usize,
-    /// The contents of the effect of a changed row.
+    /// The contents of the logged effect of a changed row.
     pub value_form: ValueForm,
 }
 
-/// The way in which a transaction runs.
+/// The time at which a transaction runs, and the form in which it is logged.
 #[derive(Debug, Clone, Copy)]
 pub struct Manner<'a> {
-    /// Its time, milliseconds since 1970.
+    /// The transaction's time, milliseconds since 1970.
     pub now_ms: u64,
-    /// The contents of the log for it, if it changes key-addressed tables.
+    /// The form in which the transaction is logged, if it changes key-addressed tables.
     pub says: Says<'a>,
 }
 
-/// The transaction component over one heap and one sink of its records.
+/// The transaction component. It runs transactions on one heap and passes their records to one
+/// sink.
 pub struct Executor {
     heap: Arc<Heap>,
     sink: Sink,
     options: ExecutorOptions,
 }
 
-/// A transaction that has missed latches in this many runs gets all of them, so that a transaction
-/// that walks from key to key ends.
+/// After this many runs that missed latches, a transaction gets all latches. So a transaction that
+/// follows keys from partition to partition also ends.
 const RUNS_MAX: usize = 16;
 
 const REFUSED: &str = "a write of this transaction was refused, so the whole transaction was \
                        undone";
 const ENGINE_PANICKED: &str = "the engine panicked in a transaction";
 
-/// Stops the log if a panic drops it before [`Fuse::done`], because the guarded change is half done.
+/// Guards a change that must not stop halfway. If a panic drops the fuse before [`Fuse::done`], the log is stopped.
 struct Fuse<'a> {
     sink: &'a Sink,
     done: bool,
@@ -89,7 +91,8 @@ impl Drop for Fuse<'_> {
     }
 }
 
-/// The outcome of an attempt. Unless it is [`Outcome::Committed`], its changes are undone.
+/// The outcome of an attempt. For every outcome but [`Outcome::Committed`], the attempt's changes
+/// are undone.
 enum Outcome<R, E> {
     Committed(R, Ticket),
     Failed(E),
@@ -103,9 +106,9 @@ enum Outcome<R, E> {
 /// The partitions of an attempt.
 #[derive(Clone, Copy)]
 struct Declared<'a> {
-    /// Those whose latches it takes.
+    /// The partitions whose latches the attempt takes.
     latched: &'a PartitionSet,
-    /// Those whose changes are logged.
+    /// The partitions whose changes are logged. They differ from `latched` only under a seeded bug.
     logged: &'a PartitionSet,
 }
 
@@ -116,7 +119,7 @@ struct Held<'a> {
     typed: &'a mut Typed,
 }
 
-/// The changes of an attempt, and the partitions that are to be logged with them.
+/// The changes of an attempt, and how they are logged.
 struct Attempt<'a> {
     undo: &'a mut Undo,
     group: &'a mut GroupBuilder,
@@ -130,7 +133,7 @@ struct Attempt<'a> {
 }
 
 impl Attempt<'_> {
-    /// Encodes the changes of its pages.
+    /// Encodes the changes of the attempt's pages into `group`.
     fn encode_group(&mut self, guards: &mut Guards<'_>) {
         self.group.clear();
         if !self.undo.is_empty() {
@@ -143,7 +146,7 @@ impl Attempt<'_> {
         }
     }
 
-    /// Asserts the conditions for an append of its group.
+    /// Asserts the conditions for appending the attempt's group.
     fn check_group(&self, guards: &Guards<'_>, partitions: &PartitionSet, ckpt_epoch: CkptEpoch) {
         let is_latched = |id| guards.iter().any(|(latched, _)| *latched == id);
         debug_assert!(
@@ -173,11 +176,11 @@ impl Executor {
         }
     }
 
-    /// Runs `f` as one serial transaction over the declared partitions, at `now_ms`. If `f`
-    /// touches other partitions, its changes are undone and it runs again with these, too.
+    /// Runs `f` as one serial transaction over the declared partitions, at `now_ms`. If `f` touches
+    /// other partitions, its changes are undone and `f` runs again with these latches added.
     ///
     /// # Errors
-    /// The error of `f`, after its changes are undone. Its writes may fail with
+    /// The error of `f`, after its changes are undone. Writes in `f` may fail with
     /// [`Error::LogFull`] and [`Error::Stopped`]. [`Error::Usage`] inside another transaction of
     /// the same database and thread.
     ///
@@ -193,13 +196,13 @@ impl Executor {
         self.run_as(declared, &Manner { now_ms, says }, f)
     }
 
-    /// Like [`run`](Self::run), in a manner that also names the contents of the log. A command may touch a partition
-    /// which it did not declare, or a page-addressed table. Then it runs again and is logged by its effects, unless it
-    /// is strict.
+    /// Like [`run`](Self::run), but `manner` also determines how the transaction is logged. If a command touches a
+    /// partition that it did not declare, or a page-addressed table, it runs again and its effects are logged instead.
+    /// A strict command then fails.
     ///
     /// # Errors
-    /// As [`run`](Self::run). [`Error::Usage`] of a strict command that cannot be one, and of a
-    /// replay that needs partitions which its frame does not name.
+    /// As [`run`](Self::run). [`Error::Usage`] if a strict command cannot be logged as a command,
+    /// or if a replay needs partitions that its frame does not name.
     ///
     /// # Panics
     /// As [`run`](Self::run).
@@ -266,7 +269,7 @@ impl Executor {
         } = scratch;
         undo.clear();
         typed.begin(&manner.says, self.options.value_form);
-        // Changes that are not logged need not be noted.
+        // Without a log, no effects have to be noted.
         typed.wants_effects &= !self.sink.is_unlogged();
         let marks = Marks::default();
         let now_ms = manner.now_ms;
@@ -278,7 +281,8 @@ impl Executor {
         };
         let mut tx = self.begin(held, &marks, now_ms);
         let (stream, memory) = (tx.stream, tx.memory);
-        // A panic must not release the latches while pages hold half a transaction.
+        // The panic is caught here because the latches must not be released while pages hold half a
+        // transaction.
         let result = catch_unwind(AssertUnwindSafe(|| {
             let value = f(&mut tx)?;
             tx.check_collections()?;
@@ -294,7 +298,8 @@ impl Executor {
         memory.sub(MemoryUse::Undo, accounted);
         let missing = marks.missing();
         let by_engine = result.is_err() && marks.panic_is_the_engines();
-        // The attempt has missed a latch: its result does not count, even if it is a panic.
+        // The attempt has missed a latch, so its result does not count, even if the closure
+        // panicked.
         if !missing.is_empty() && !by_engine {
             if !armed(Flaw::RerunOverHalf) {
                 self.undo(guards, undo);
@@ -326,7 +331,8 @@ impl Executor {
         marks: &Marks,
     ) -> Outcome<R, E> {
         match result {
-            // The log may have refused a verb halfway, even if the closure dropped that error.
+            // The log has refused a verb, and the closure ignored that error. So some of the
+            // changes may be missing.
             Ok(Ok(_)) if marks.met_full_log() => {
                 self.undo(guards, attempt.undo);
                 Outcome::Failed(Error::LogFull(REFUSED.into()).into())
@@ -348,7 +354,8 @@ impl Executor {
                     self.undo(guards, attempt.undo);
                 }
                 if by_engine && self.sink.is_replay() {
-                    // No procedure is to blame, and no log exists that could be stopped.
+                    // This is a replay: there is no log to stop, and the bug is not in the
+                    // procedure. So return an error.
                     return Outcome::Failed(Error::Stopped(ENGINE_PANICKED.into()).into());
                 }
                 Outcome::Panicked(panic)
@@ -376,7 +383,7 @@ impl Executor {
         guards
     }
 
-    /// Begins a transaction, which has done nothing yet.
+    /// Returns a transaction that holds these latches and has done nothing yet.
     fn begin<'a>(&'a self, held: Held<'a>, marks: &'a Marks, now_ms: u64) -> Tx<'a> {
         let Held {
             guards,
@@ -484,8 +491,8 @@ impl Executor {
         Ticket { epoch }
     }
 
-    /// Returns the ticket of a transaction that only read: the newest epoch in which its partitions
-    /// were written.
+    /// Returns the ticket of a transaction that only read. It waits for the newest epoch in which a
+    /// latched partition was written.
     fn ticket_of_reads(&self, guards: &Guards<'_>) -> Ticket {
         let newest = guards.iter().map(|(_, part)| part.last_write_epoch()).max();
         let epoch = newest
@@ -499,7 +506,7 @@ impl Executor {
     }
 }
 
-/// Appends a transaction's group and its ordered frame, in one epoch. Returns the epoch.
+/// Appends a transaction's group and its ordered frame in the same epoch. Returns the epoch.
 fn append(
     wal: &Wal,
     stream: StreamId,

@@ -1,26 +1,26 @@
-//! The transaction component: serial execution over virtual partitions, one group per
-//! transaction, tickets for the durable epoch.
+//! The transaction component. It runs transactions serially in each virtual partition, appends one
+//! group of records per transaction, and returns tickets that say when a transaction is durable.
 //!
 //! A transaction takes the latches of its declared partitions in ascending order and runs to completion in its caller's
-//! thread. It appends its records as one group while it still holds the latches, and then releases them. Its changes
-//! are visible then and *durable later*: its [`Ticket`] names the commit epoch to wait for. A transaction that only
-//! read waits for the newest write that it could have seen.
+//! thread. It appends its records as one group while it still holds the latches, and then releases them. From then on
+//! its changes are visible, and they become *durable later*: the transaction's [`Ticket`] has the commit epoch to wait
+//! for. The ticket of a transaction that only read is that of the newest write that it can have seen.
 //!
 //! # Errors, panics, and running again
-//! A closure fails with its caller's error type. A transaction that touched a partition without its
-//! latch is undone and runs again with that latch, even if the closure dropped the error. A panic
-//! in the closure undoes the transaction and continues in the caller. A panic inside a verb of [`Tx`]
-//! stops the database, because pages may be half changed.
+//! A closure may return its caller's error type. A transaction that touched a partition without the latch is undone and
+//! runs again with that latch, even if the closure ignored the verb's error. A panic in the closure undoes the
+//! transaction and continues in the caller. A panic inside a verb of [`Tx`] stops the database, because pages may be
+//! half changed.
 //!
 //! # Why nothing needs undo after a crash
 //! Differences are computed at commit from saved before-images, and the checkpoint visits pages
-//! under the same latches. So neither log nor image ever holds an uncommitted change, and the
-//! restart rule of *Differential Logging* (000) collapses to "apply iff tag >= k".
+//! under the same latches. So neither log nor image ever holds an uncommitted change. The restart
+//! rule of *Differential Logging* (000) then becomes "apply iff tag >= k".
 //!
 //! # Invariants
 //! * I1: a page change, its tag and its append happen under the latch that owns the page.
-//! * I2: a commit's epoch is read under the latches it protects, so that a dependent transaction
-//!   never has a smaller epoch.
+//! * I2: a commit's epoch is read while the transaction holds its latches. So a transaction that
+//!   depends on another never has a smaller epoch.
 //! * I3: a reply waits for the newest epoch in which its partitions were written.
 
 mod collections;

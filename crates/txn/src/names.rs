@@ -1,9 +1,9 @@
-//! The keys that a transaction may use by name.
+//! The check that a transaction uses only the keys that it may use.
 //!
-//! A server judges a request by the keys that it declares. A command that reads its arguments in another
-//! way would use a key that no rule has judged. So the caller lists the judged keys, and every other key is
-//! refused at the one place where a name becomes a row. Elements of collections are found by numbers, and are not
-//! concerned.
+//! A server checks the client's rights for the keys that a command declares. A command with a bug might use a key that
+//! it does not declare, and for which no rights were checked. So the caller lists the checked keys. Every other key is
+//! refused at the single place where a key's name is looked up. Elements of collections are looked up by numbers, so
+//! this check does not apply to them.
 
 use crate::tx::Tx;
 use perdura_base::{Error, Result, TableId};
@@ -18,7 +18,7 @@ pub const UNDECLARED_KEY: &str = "the command used a key that its arguments do n
 pub(crate) type Names = Box<[u64]>;
 
 impl Tx<'_> {
-    /// Refuses all keys but these, until [`allow_all_keys`](Self::allow_all_keys).
+    /// Refuses all keys except these, until [`allow_all_keys`](Self::allow_all_keys) is called.
     pub fn allow_only<'k>(&mut self, keys: impl Iterator<Item = &'k [u8]>) {
         let mut names: Vec<u64> = keys.map(|key| self.geometry.hash(key).0).collect();
         names.sort_unstable();
@@ -27,13 +27,13 @@ impl Tx<'_> {
         self.names = Some(names.into());
     }
 
-    /// Allows every key, as at the beginning.
+    /// Allows every key again. A new transaction allows every key.
     pub fn allow_all_keys(&mut self) {
         self.names = None;
     }
 
-    /// Like [`get`](Self::get), for a key whose name was found in the data. The caller has judged that every key may be
-    /// read.
+    /// Like [`get`](Self::get), for a key whose name was found in the data, and which need not be in the list. The
+    /// caller must have checked that the client may read every key.
     ///
     /// # Errors
     /// As [`get`](Self::get).

@@ -1,9 +1,9 @@
-//! The ordered frame of a transaction: its places in the sequences of its partitions, and a command or
-//! its effects.
+//! The ordered frame of a transaction. It holds the transaction's number in the sequence of each of its partitions, and
+//! either a command or the transaction's effects.
 //!
-//! A partition's sequence counts the transactions that wrote typed tables there, whatever their frames contain. A
-//! command counts in every partition that it held, because it may have read there. A transaction that is undone takes
-//! no number. The format is in `docs/formats/ordered.md`.
+//! A partition's sequence numbers the transactions that wrote typed tables there. A command gets a number in every
+//! partition that it latched, because it may have read there. A transaction that is undone gets no number. The format
+//! is in `docs/formats/ordered.md`.
 
 use perdura_base::{Error, PartitionId, PartitionSet, Result};
 use perdura_formats::ordered::{CommandFrame, Part, encode_command, encode_head};
@@ -13,21 +13,22 @@ use smallvec::SmallVec;
 use crate::tx::Guards;
 use crate::typed::Typed;
 
-/// The places of a transaction: ascending partitions, each with its sequence number there.
+/// The places of a transaction: its partitions, ascending, each with the transaction's sequence
+/// number there.
 pub(crate) type Places = SmallVec<[Part; 4]>;
 
-/// The contents of the log for a transaction on key-addressed tables.
+/// The form in which a transaction on key-addressed tables is logged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Says<'a> {
-    /// The rows that it changed.
+    /// The rows that the transaction changed.
     Effects,
     /// The procedure and its arguments.
     Command(CommandCall<'a>),
-    /// Nothing: the log has the transaction already, at these places. `effects` asks for the effects of its changes.
+    /// Nothing is logged, because this is a replay: the log already has the transaction, at these places.
     Replayed {
-        /// Its partitions, ascending, with its number in each.
+        /// The transaction's partitions, ascending, with its number in each.
         places: &'a [Part],
-        /// True if it notes its effects.
+        /// True if the transaction's effects are noted, so that the caller can compare them.
         effects: bool,
     },
 }
@@ -37,13 +38,13 @@ impl<'a> Says<'a> {
     pub(crate) fn notes_effects(&self) -> bool {
         match self {
             Says::Effects => true,
-            // The frame has a hash of them.
+            // The frame of a command has a hash of its effects.
             Says::Command(_) => true,
             Says::Replayed { effects, .. } => *effects,
         }
     }
 
-    /// Returns the contents of the log for a transaction that turned out to need more partitions than it declared.
+    /// Returns how a transaction is logged after it has used partitions that it did not declare.
     pub(crate) fn widened(self, missing: &PartitionSet) -> Result<Says<'a>> {
         let first = missing.iter().next().unwrap_or_default();
         match self {
@@ -65,7 +66,7 @@ impl<'a> Says<'a> {
         }
     }
 
-    /// Returns the contents of the log for a command that used a page-addressed table.
+    /// Returns how a command is logged after it has used a page-addressed table.
     pub(crate) fn without_command(self) -> Result<Says<'a>> {
         match self {
             Says::Command(call) if call.strict => Err(Error::Usage(format!(
@@ -90,11 +91,12 @@ pub struct CommandCall<'a> {
     pub procedure: u32,
     /// Its arguments, encoded.
     pub args: &'a [u8],
-    /// True if a call that cannot be a command is refused. Otherwise the log gets its effects.
+    /// True if the call fails when it cannot be logged as a command. Otherwise its effects are
+    /// logged instead.
     pub strict: bool,
 }
 
-/// Takes the next number of each partition that a transaction counts in.
+/// Gives a transaction the next number in each partition whose sequence counts it.
 pub(crate) fn take_places(guards: &mut Guards<'_>, typed: &Typed, says: &Says<'_>) -> Places {
     let counts = |id: PartitionId| match says {
         Says::Command(_) => true,
@@ -114,7 +116,8 @@ pub(crate) fn take_places(guards: &mut Guards<'_>, typed: &Typed, says: &Says<'_
     places
 }
 
-/// Gives the partitions of a replayed transaction the numbers that it had.
+/// Sets the sequences of a replayed transaction's partitions to the numbers that the transaction
+/// had originally.
 pub(crate) fn restore_places(guards: &mut Guards<'_>, places: &[Part]) {
     for (id, part) in guards {
         let found = places.binary_search_by_key(id, |(place, _)| *place);
@@ -129,7 +132,7 @@ pub(crate) fn restore_places(guards: &mut Guards<'_>, places: &[Part]) {
     }
 }
 
-/// Returns the partitions that a frame names.
+/// Returns the partitions of a frame's places.
 pub(crate) fn partitions(places: &Places) -> PartitionSet {
     places.iter().map(|(id, _)| *id).collect()
 }

@@ -1,32 +1,32 @@
-//! The limits up to which a collection is packed.
+//! The limits up to which a collection is stored packed in a single row.
 
-/// The limits of packed collections, which the caller of a transaction sets. A limit beyond what
-/// a packed row can hold (`perdura_types::small`) has no effect: the row's limit is reached first.
+/// The limits up to which a collection is packed. The caller of a transaction sets them. The format
+/// of a packed row has limits too (`perdura_types::small`); the lower limit applies.
 ///
-/// A limit applies to later writes alone. Each row says whether it is packed, so no read, restart or
-/// checkpoint depends on these numbers.
+/// A limit applies only to later writes. Each row says whether it is packed, so no read, restart or checkpoint depends
+/// on these numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Packing {
-    /// Fields of a hash.
+    /// The most fields of a packed hash.
     pub hash_entries: u8,
-    /// Bytes of a field or of its value.
+    /// The most bytes of a field, or of its value, in a packed hash.
     pub hash_bytes: u8,
-    /// Items of a list.
+    /// The most items of a packed list.
     pub list_entries: u8,
-    /// Members of a set of integers.
+    /// The most members of a packed set, if all members are integers.
     pub set_integers: u8,
-    /// Members of any other set.
+    /// The most members of any other packed set.
     pub set_entries: u8,
-    /// Bytes of a member of any other set.
+    /// The most bytes of a member of such a set.
     pub set_bytes: u8,
-    /// Members of a sorted set.
+    /// The most members of a packed sorted set.
     pub zset_entries: u8,
-    /// Bytes of a member of a sorted set.
+    /// The most bytes of a member of a packed sorted set.
     pub zset_bytes: u8,
 }
 
 impl Packing {
-    /// The limits of a row's format.
+    /// No limits but those of the row format.
     pub const FULL: Packing = Packing {
         hash_entries: u8::MAX,
         hash_bytes: u8::MAX,

@@ -1,26 +1,26 @@
-//! The sinks of an executor's commits.
+//! The destination of the records of an executor's commits.
 
 use std::sync::Arc;
 
 use perdura_base::StreamId;
 use perdura_wal::{FrameKind, Wal};
 
-/// The sink of the records of commits.
+/// The destination of the records of commits.
 #[derive(Clone)]
 pub enum Sink {
     /// To the log. A ticket's epoch is durable when the log has written it.
     Append(Arc<Wal>),
-    /// The yardstick's: nowhere. A commit is acknowledged at once, and a crash loses it unless an image has it. The log
-    /// still knows when the database has stopped.
+    /// For measurements only: nowhere. A commit is acknowledged at once, and a crash loses it unless an image has it.
+    /// The log is still used to stop the database.
     Unlogged(Arc<Wal>),
-    /// The yardstick's: to the log, with frames of effects cut to this many bytes. They cannot be replayed.
+    /// For measurements only: to the log, with frames of effects cut to this many bytes. Cut frames cannot be replayed.
     Cut(Arc<Wal>, usize),
-    /// Nowhere: a restart replays records that the log has.
+    /// Nowhere, because a restart replays records that are already in the log.
     Replay,
 }
 
 impl Sink {
-    /// Returns the log that admits writes.
+    /// Returns the log that is asked whether writes are allowed. `None` for a replay.
     pub(crate) fn log(&self) -> Option<&Wal> {
         match self {
             Sink::Append(wal) | Sink::Unlogged(wal) | Sink::Cut(wal, _) => Some(wal),
@@ -28,7 +28,7 @@ impl Sink {
         }
     }
 
-    /// Returns the log that commits are appended to.
+    /// Returns the log to which commits are appended, if any.
     pub(crate) fn wal_of_commits(&self) -> Option<&Wal> {
         match self {
             Sink::Append(wal) | Sink::Cut(wal, _) => Some(wal),
@@ -36,7 +36,7 @@ impl Sink {
         }
     }
 
-    /// Cuts the frame of a commit's rows, if frames of its kind are cut.
+    /// Cuts the frame of a commit, if this sink cuts frames of the kind.
     pub(crate) fn cut(&self, kind: FrameKind, frame: &mut Vec<u8>) {
         if let (Sink::Cut(_, bytes), FrameKind::Effects) = (self, kind) {
             frame.truncate(*bytes);
@@ -57,7 +57,7 @@ impl Sink {
         self.log().map_or(StreamId(0), Wal::idlest)
     }
 
-    /// Stops the database. A replay has no database to stop: the restart ends with an error.
+    /// Stops the database. Does nothing in a replay, where the restart ends with an error instead.
     pub(crate) fn fail(&self, why: &str) {
         if let Some(wal) = self.log() {
             wal.fail(why);

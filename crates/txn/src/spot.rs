@@ -1,5 +1,5 @@
-//! Verbs of typed tables that look a row up once: one verb finds the row, and the next one uses its place. And verbs
-//! that fetch rows before they are looked up.
+//! Verbs of typed tables that save lookups. A first verb finds a row and returns its place, and a second verb uses the
+//! place. Another verb prefetches rows before they are looked up.
 
 use perdura_base::{PartitionId, Result};
 use perdura_heap::{KeyHash, RowRef, Spot, TableKey, ahead};
@@ -7,19 +7,19 @@ use perdura_heap::{KeyHash, RowRef, Spot, TableKey, ahead};
 use crate::tx::Tx;
 use crate::typed::TypedTable;
 
-/// The place at which a transaction has found the row of a key, or its absence. It belongs to this transaction, table
-/// and key.
+/// The result of looking up a key: the place of its row, or the fact that there is no row. Valid only for the
+/// transaction, table and key of the lookup.
 #[derive(Debug, Clone, Copy)]
 pub struct TypedSpot {
     home: PartitionId,
-    /// The partition's guard.
+    /// The index of the partition's guard in the transaction.
     at: usize,
     hash: KeyHash,
     spot: Option<Spot>,
 }
 
 impl Tx<'_> {
-    /// Returns the spot of a key that was not looked up.
+    /// Returns the spot of a key that was not looked up yet.
     pub(crate) fn unseen(
         &self,
         table: TypedTable,
@@ -35,8 +35,8 @@ impl Tx<'_> {
         })
     }
 
-    /// Like [`typed_get`](Self::typed_get), with the row's place, for [`typed_overwrite_at`](Self::typed_overwrite_at)
-    /// and [`typed_insert_at`](Self::typed_insert_at).
+    /// Like [`typed_get`](Self::typed_get), but also returns the row's place, for use by
+    /// [`typed_overwrite_at`](Self::typed_overwrite_at) and [`typed_insert_at`](Self::typed_insert_at).
     ///
     /// # Errors
     /// As [`typed_get`](Self::typed_get).
@@ -58,7 +58,7 @@ impl Tx<'_> {
         Ok((spot, row))
     }
 
-    /// Inserts a row at the place where its key was looked up and not found.
+    /// Inserts a row whose key was looked up and not found. `spot` is the result of that lookup.
     ///
     /// # Errors
     /// As [`put`](Self::put).
@@ -79,7 +79,8 @@ impl Tx<'_> {
         })
     }
 
-    /// Like [`typed_overwrite`](Self::typed_overwrite), for a row that was found at a place.
+    /// Like [`typed_overwrite`](Self::typed_overwrite), for a row that was looked up. `spot` is the
+    /// result of that lookup.
     ///
     /// # Errors
     /// As [`put`](Self::put).
@@ -100,8 +101,8 @@ impl Tx<'_> {
         })
     }
 
-    /// Fetches rows that this transaction will use, a few at a time: see [`perdura_heap::ahead`]. This is a hint, which
-    /// changes nothing and misses no latch.
+    /// Prefetches the memory of rows that this transaction will use, a few at a time; see [`perdura_heap::ahead`]. This
+    /// is only a hint. It skips partitions that are not latched.
     pub fn typed_look_ahead(
         &self,
         keys: impl Iterator<Item = (TypedTable, PartitionId, impl AsRef<[u8]>)>,

@@ -1,4 +1,5 @@
-//! Long strings that many transactions write before a key gets them: see [`perdura_heap::texts`].
+//! Long strings that many transactions write, before a key is given the string; see
+//! [`perdura_heap::texts`].
 
 use perdura_base::{Error, Result};
 use perdura_heap::texts::TEXT_PAGE_BYTES;
@@ -6,16 +7,16 @@ use perdura_heap::{Draft, TableCollection, TableKey, Text};
 
 use crate::tx::Tx;
 
-/// The most room in the log that a page needs beside its content, bytes.
+/// The most room in the log that a page needs in addition to its content, bytes.
 const PAGE_LOG_BYTES: usize = 64;
 
 impl Tx<'_> {
-    /// Appends bytes to the string that is built in a draft of a list, or begins that string. Every
-    /// call but the last brings whole pages of [`TEXT_PAGE_BYTES`]. If the transaction is undone, the
-    /// string is as it was.
+    /// Appends bytes to the string that is being built in a draft of a list. With `text` `None`, begins the string. All
+    /// calls but the last must append whole pages of [`TEXT_PAGE_BYTES`]. If the transaction is undone, the string is
+    /// as before.
     ///
     /// # Errors
-    /// As [`put`](Self::put); [`Error::Usage`] if the draft is gone.
+    /// As [`put`](Self::put); [`Error::Usage`] if the draft no longer exists.
     pub fn grow_text(&mut self, draft: &Draft, text: Option<Text>, bytes: &[u8]) -> Result<Text> {
         let _verb = self.verb();
         self.check_memory()?;
@@ -31,12 +32,12 @@ impl Tx<'_> {
         })
     }
 
-    /// Gives the string that was built in a draft to the key that the draft was begun for, or to another
-    /// key of its partition. The draft is gone then. If the transaction is undone, it is as it was.
+    /// Makes the string that was built in a draft the value of a key. The key must be in the draft's partition. The
+    /// draft then no longer exists. If the transaction is undone, the draft is as before.
     ///
     /// # Errors
-    /// As [`put`](Self::put); [`Error::Usage`] if the draft is gone, or was begun for a key
-    /// of another partition.
+    /// As [`put`](Self::put); [`Error::Usage`] if the draft no longer exists, or is in another
+    /// partition than the key.
     pub fn name_text(
         &mut self,
         draft: &Draft,

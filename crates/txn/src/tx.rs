@@ -1,4 +1,4 @@
-//! A running transaction: reads and writes in place, under the latches it holds.
+//! A running transaction. It reads and writes rows in place, under the latches that it holds.
 
 use std::sync::Arc;
 
@@ -18,15 +18,15 @@ use crate::packing::Packing;
 use crate::typed::Typed;
 use crate::verb::{Marks, Verb};
 
-/// For fewer changes than this, no room is requested in advance.
+/// For fewer changes than this, room in the log is not requested in advance.
 pub(crate) const FEW: usize = 256;
 
 pub(crate) type Guards<'a> = SmallVec<[(PartitionId, PartitionGuard<'a>); 4]>;
 
-/// The memory of a transaction goes onto the account in steps of this many bytes of its group.
+/// A transaction's memory is added to the account each time its group has grown by this many bytes.
 pub(crate) const ACCOUNT_STEP_BYTES: usize = 1 << 20;
 
-/// The content that a key is to hold.
+/// The new content of a key.
 pub(crate) struct Content<'a> {
     pub kind: Kind,
     pub value: &'a [u8],
@@ -40,38 +40,38 @@ pub struct Tx<'a> {
     pub(crate) undo: &'a mut Undo,
     pub(crate) typed: &'a mut Typed,
     pub(crate) marks: &'a Marks,
-    /// The log that its records go to; a replay has none.
+    /// The log to which the transaction's records go; `None` in a replay.
     pub(crate) wal: Option<&'a Wal>,
-    /// The stream its group will go to.
+    /// The log stream to which the transaction's group will be appended.
     pub(crate) stream: StreamId,
-    /// The approximate bytes of the log that its group takes so far.
+    /// The approximate bytes that the transaction's group takes in the log so far.
     pub(crate) appending: usize,
     pub(crate) now_ms: u64,
     /// Collections that may be without an element now.
     pub(crate) changed: SmallVec<[(TableId, Home); 2]>,
     pub(crate) value_bytes_max: usize,
-    /// The used memory and its limit, if the limit is reached: then only deletes may change anything. `None`: it is not
+    /// The used memory and its limit, if the limit is reached. Then only deletes are allowed. `None`: the limit is not
     /// reached.
     pub(crate) out_of_memory: Option<(u64, u64)>,
     pub(crate) memory: &'a MemoryAccount,
-    /// Bytes of its before-images and group that are on the account.
+    /// Bytes of the transaction's before-images and group that have been added to the account.
     pub(crate) accounted: u64,
-    /// The size of the group at which the account is brought up to date.
+    /// The size of the group at which the account is updated next.
     pub(crate) account_at: usize,
     /// The limits of packed collections.
     pub(crate) packing: Packing,
-    /// The keys that it may use. `None`: all keys.
+    /// The keys that the transaction may use. `None`: all keys.
     pub(crate) names: Option<Names>,
 }
 
 impl<'a> Tx<'a> {
-    /// The approximate bytes of the log that a row takes beside its key and value. They are the heads of its page and
-    /// its slot, a word of the bitmap, and as many bytes again if the row moves.
+    /// The approximate bytes that a row takes in the log in addition to its key and value. They are the headers of its
+    /// page and its slot and a word of the bitmap, and the same again in case the row moves.
     pub const ROW_BYTES: usize = 128;
-    /// The approximate bytes of the log that a removed row takes.
+    /// The approximate bytes that a removed row takes in the log.
     pub const REMOVED_BYTES: usize = 32;
 
-    /// Begins a verb. While the result is alive, a panic counts as the engine's.
+    /// Begins a verb. A panic while the returned guard is alive counts as a panic of the engine.
     pub(crate) fn verb(&self) -> Verb<'a> {
         Verb::enter(self.marks)
     }
@@ -82,19 +82,19 @@ impl<'a> Tx<'a> {
         self.now_ms
     }
 
-    /// Returns the limits of the collections that this transaction writes packed.
+    /// Returns the limits up to which this transaction writes collections packed.
     #[must_use]
     pub fn packing(&self) -> Packing {
         self.packing
     }
 
-    /// Sets the limits of the collections that this transaction writes packed. Before, they are
-    /// [`Packing::FULL`].
+    /// Sets the limits up to which this transaction writes collections packed. A transaction begins
+    /// with [`Packing::FULL`].
     pub fn set_packing(&mut self, packing: Packing) {
         self.packing = packing;
     }
 
-    /// Asks for room in the log for this transaction so far and `bytes` more.
+    /// Requests room in the log for all changes so far and a change of `bytes` more.
     ///
     /// # Errors
     /// [`Error::LogFull`], [`Error::Stopped`].
@@ -102,19 +102,20 @@ impl<'a> Tx<'a> {
         self.admit_part(bytes + Self::ROW_BYTES)
     }
 
-    /// Like [`admit`](Self::admit), for a change that takes `bytes` at most.
+    /// Like [`admit`](Self::admit), but `bytes` already includes all overhead of the change.
     pub(crate) fn admit_part(&mut self, bytes: usize) -> Result<()> {
         self.appending += bytes;
         self.admit_in_all(self.appending)
     }
 
-    /// Asks for room in the log for a transaction of `bytes`.
+    /// Requests room in the log for a transaction of `bytes` in all.
     pub(crate) fn admit_in_all(&mut self, bytes: usize) -> Result<()> {
         if self.appending >= self.account_at {
             self.account();
         }
         if self.heap.kept_over_bound() {
-            // The refusal lasts until the checkpoint has visited the pages that are kept for it.
+            // The refusal is temporary: it ends when the checkpoint has visited the pages that are
+            // kept for it.
             self.marks.meet_full_log(true, bytes);
             let why = "memory is full with data that checkpoints and snapshots still need";
             return Err(Error::LogFull(why.into()));
@@ -125,8 +126,8 @@ impl<'a> Tx<'a> {
         let admitted = wal.admit(self.stream, bytes);
         if matches!(admitted, Err(Error::LogFull(_))) {
             let passes = wal.is_refused_for_now(self.stream, bytes);
-            // The transaction runs again from its beginning, and may need more room than it has needed so far. With
-            // twice that much, all of its runs together cost about as much as two of the last one.
+            // The transaction will run again from its beginning, and may need more room than so far. Requesting twice
+            // the room each time keeps the cost of all runs together at about two of the last run.
             let hint = self.appending.saturating_mul(2).max(bytes);
             wal.ask_for_room(self.stream, hint);
             self.marks.meet_full_log(passes, bytes);
@@ -134,9 +135,9 @@ impl<'a> Tx<'a> {
         admitted
     }
 
-    /// Asks for room in the log for `count` rows, whose keys and values take `bytes`, before any of them is written.
-    /// Without that, a transaction that the log refuses later runs again from its beginning. This is a hint, which
-    /// costs nothing for a few rows.
+    /// Requests room in the log for `count` rows before any of them is written. `bytes` is the total of their keys and
+    /// values. Without this request, the log may refuse a later write, and the transaction then runs again from its
+    /// beginning. This is only a hint, and does nothing for a small `count`.
     ///
     /// # Errors
     /// [`Error::LogFull`], [`Error::Stopped`].
@@ -162,11 +163,12 @@ impl<'a> Tx<'a> {
         self.admit_in_all(self.appending.saturating_add(bytes))
     }
 
-    /// Changes a partition, and then asks for the room in the log that the change needs beyond the `admitted` bytes.
-    /// Only then is it known how many pages of a long value or rows of an orphan it removes.
+    /// Changes a partition, and then requests the room in the log that the change needs beyond the `admitted` bytes.
+    /// The change must come first, because only it shows how many pages of a long value, or rows of an orphan, are
+    /// removed.
     ///
     /// # Errors
-    /// [`Error::Undeclared`], which the closure passes on; [`Error::LogFull`], [`Error::Stopped`]; those
+    /// [`Error::Undeclared`], which the closure must return; [`Error::LogFull`], [`Error::Stopped`]; those
     /// of `f`.
     pub(crate) fn change<R>(
         &mut self,
@@ -190,18 +192,18 @@ impl<'a> Tx<'a> {
         !self.undo.is_empty() || !self.typed.homes.is_empty()
     }
 
-    /// Returns the bytes that the log refused, if the log will have room for them when it has caught up. Then the
-    /// transaction is to run again.
+    /// If the log has refused a write only until it catches up, returns the bytes that it refused. The transaction then
+    /// has to run again.
     #[must_use]
     pub fn awaits_log(&self) -> Option<usize> {
         self.marks.awaits_log()
     }
 
-    /// Fails if a verb met a missing latch or a full log, even if the closure dropped that error. The transaction will
-    /// be undone. A caller that publishes data outside the pages calls this first.
+    /// Fails if a verb of this transaction has met a missing latch or a full log, even if the closure ignored that
+    /// error. Such a transaction will be undone. So a caller must call this before it publishes data outside the pages.
     ///
     /// # Errors
-    /// [`Error::Undeclared`], [`Error::LogFull`], which the closure passes on.
+    /// [`Error::Undeclared`], [`Error::LogFull`], which the closure must return.
     pub fn check_not_refused(&self) -> Result<()> {
         if let Some(partition) = self.marks.missing().iter().next() {
             return Err(Error::Undeclared(partition));
@@ -214,7 +216,7 @@ impl<'a> Tx<'a> {
         Ok(())
     }
 
-    /// Puts the memory of this transaction on the account. If that reaches the limit, the rest of the
+    /// Adds the memory of this transaction to the account. If memory then reaches its limit, the rest of the
     /// transaction may only delete.
     #[cold]
     fn account(&mut self) {
@@ -248,7 +250,7 @@ impl<'a> Tx<'a> {
         self.place_any(key)
     }
 
-    /// Like [`place`](Self::place), for a key that the transaction need not be allowed to use.
+    /// Like [`place`](Self::place), but does not check whether the transaction may use the key.
     pub(crate) fn place_any(&self, key: &[u8]) -> Result<(usize, KeyHash)> {
         self.use_pages();
         let hash = self.geometry.hash(key);
@@ -271,8 +273,8 @@ impl<'a> Tx<'a> {
         })
     }
 
-    /// Fetches the next keys that this transaction will use, a few at a time: see [`perdura_heap::ahead`]. This is a
-    /// hint, which changes nothing and misses no latch.
+    /// Prefetches the memory of keys that this transaction will use, a few at a time; see [`perdura_heap::ahead`]. This
+    /// is only a hint. It skips partitions that are not latched.
     pub fn look_ahead<'k>(&self, table: TableId, keys: impl Iterator<Item = &'k [u8]>) {
         let keys = keys.filter_map(|key| {
             let hash = self.geometry.hash(key);
@@ -283,10 +285,10 @@ impl<'a> Tx<'a> {
         ahead::touch(keys.take(ahead::AHEAD_KEYS));
     }
 
-    /// Returns the row of a key, and counts the key as used. A row past its expiry is not there.
+    /// Returns the row of a key, and counts the key as used. An expired row counts as absent.
     ///
     /// # Errors
-    /// [`Error::Undeclared`], which the closure passes on.
+    /// [`Error::Undeclared`], which the closure must return.
     pub fn get(&self, table: TableId, key: &[u8]) -> Result<Option<RowRef<'_>>> {
         let _verb = self.verb();
         let (at, hash) = self.place(key)?;
@@ -307,7 +309,7 @@ impl<'a> Tx<'a> {
         Ok(row.filter(|row| is_alive(row, now)))
     }
 
-    /// Returns the whole seconds since a key was used. `None`: the key does not exist, or accesses are not noted.
+    /// Returns the whole seconds since a key was used. `None`: the key does not exist, or accesses are not recorded.
     ///
     /// # Errors
     /// As [`get`](Self::get).
@@ -317,7 +319,7 @@ impl<'a> Tx<'a> {
         Ok(self.guards[at].1.idle_seconds(table, key, hash))
     }
 
-    /// Sets the time for which a key was not used, seconds, if accesses are noted.
+    /// Sets the time since a key was used, seconds. Does nothing if accesses are not recorded.
     ///
     /// # Errors
     /// As [`get`](Self::get).
@@ -331,8 +333,8 @@ impl<'a> Tx<'a> {
     /// Inserts or overwrites a row. `expiry_ms` is absolute, milliseconds since 1970.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`] at the memory limit. [`Error::LogFull`] while the log cannot take it. [`Error::Usage`]
-    /// for keys and values over their limits. [`Error::Undeclared`], which the closure passes on.
+    /// [`Error::OutOfMemory`] at the memory limit. [`Error::LogFull`] if the log has no room for the change.
+    /// [`Error::Usage`] for keys and values over their limits. [`Error::Undeclared`], which the closure must return.
     pub fn put(
         &mut self,
         table: TableId,
@@ -377,7 +379,7 @@ impl<'a> Tx<'a> {
         done
     }
 
-    /// Inserts or overwrites a key with a value of some kind.
+    /// Inserts or overwrites a key with content of any kind.
     pub(crate) fn put_content(
         &mut self,
         table: TableId,
@@ -404,8 +406,9 @@ impl<'a> Tx<'a> {
         self.orphan_displaced(table, displaced)
     }
 
-    /// Writes `bytes` at `at` into the string of a key. A missing string is created, a shorter one
-    /// extended, and a gap filled with zeros. The expiry stays. Returns the string's new length.
+    /// Writes `bytes` at offset `at` into the string of a key. If the key does not exist, creates
+    /// the string. If the string is shorter, extends it and fills the gap with zeros. The expiry
+    /// does not change. Returns the string's new length.
     ///
     /// # Errors
     /// As [`put`](Self::put).
@@ -458,7 +461,7 @@ impl<'a> Tx<'a> {
         Ok(())
     }
 
-    /// Fails unless an element may have such a name or value.
+    /// Fails unless `bytes` may be the name or value of an element.
     pub(crate) fn check_value(&self, bytes: &[u8]) -> Result<()> {
         if bytes.len() > self.value_bytes_max {
             return Err(over_limit("element", bytes.len(), self.value_bytes_max));
@@ -466,10 +469,10 @@ impl<'a> Tx<'a> {
         Ok(())
     }
 
-    /// Removes a key, whatever it holds. Returns whether it was there and not past its expiry.
+    /// Removes a key with any content. Returns whether the key existed and had not expired.
     ///
     /// # Errors
-    /// [`Error::Undeclared`], which the closure passes on.
+    /// [`Error::Undeclared`], which the closure must return.
     pub fn delete(&mut self, table: TableId, key: &[u8]) -> Result<bool> {
         let _verb = self.verb();
         let (at, hash) = self.place(key)?;
@@ -485,10 +488,10 @@ impl<'a> Tx<'a> {
         Ok(alive)
     }
 
-    /// Sets or clears a row's expiry. Returns whether the row is there.
+    /// Sets or clears a row's expiry. Returns whether the row exists.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`] at the memory limit, [`Error::Undeclared`], which the closure passes on.
+    /// [`Error::OutOfMemory`] at the memory limit, [`Error::Undeclared`], which the closure must return.
     pub fn set_expiry(
         &mut self,
         table: TableId,
@@ -515,8 +518,7 @@ impl<'a> Tx<'a> {
         Ok(is_set)
     }
 
-    /// Returns the number of keys of a table, including those past their expiry that are not removed
-    /// yet. Needs every partition.
+    /// Returns the number of keys of a table, including expired keys that were not removed yet. Needs every partition.
     ///
     /// # Errors
     /// [`Error::Undeclared`] if a partition is missing.
@@ -535,7 +537,7 @@ impl<'a> Tx<'a> {
     fn over_all(&self, f: impl Fn(&perdura_heap::Partition) -> u64) -> Result<u64> {
         let _verb = self.verb();
         let mut sum = Ok(0);
-        // All missing latches are noted at once, so that one more run has them.
+        // This notes all missing latches at once, so that a single further run has them.
         for id in (0..self.geometry.partitions).map(PartitionId) {
             sum = match (self.guard_of(id), sum) {
                 (Ok(at), Ok(sum)) => Ok(sum + f(&self.guards[at].1)),
@@ -546,7 +548,7 @@ impl<'a> Tx<'a> {
     }
 }
 
-/// Returns whether a row is not past its expiry.
+/// Returns whether a row has not expired.
 pub(crate) fn is_alive(row: &RowRef<'_>, now_ms: u64) -> bool {
     row.expiry_ms().is_none_or(|expiry| expiry > now_ms)
 }

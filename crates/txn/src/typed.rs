@@ -1,13 +1,14 @@
-//! The verbs of typed tables, and a transaction's notes about them for the log.
+//! The verbs of typed tables, and the notes from which the changes of key-addressed tables are
+//! logged.
 //!
-//! A typed row has a *home*: the partition that the caller chose for it, from its first key column. The changes of a
-//! key-addressed table are not in the group of page records. The log has them by rows (*effects*), or by the procedure
-//! and its arguments (a *command*). The verbs' caller notes effects here as it makes them. [`crate::ordered`] writes
-//! either form at commit.
+//! A typed row has a *home*: the partition that the caller chose from the row's first key column. The group of page
+//! records does not contain changes of key-addressed tables. The log has these changes in another form: the changed
+//! rows (*effects*), or the procedure and its arguments (a *command*). The caller of the verbs notes each effect here
+//! when it makes the change. At commit [`crate::ordered`] writes one of the two forms.
 //!
-//! A command is replayed on a database whose page-addressed tables are at the log's end already. So a command must not
-//! even read such a table. The first verb on a page-addressed table is noted, and the executor runs the transaction
-//! again with effects.
+//! Before a command is replayed, page-addressed tables are brought to their state at the log's end. So a command must
+//! not even read such a table. If a command uses a page-addressed table, this is noted, and the executor runs the
+//! transaction again and logs its effects.
 //!
 //! # Source
 //! *Rethinking Main Memory OLTP Recovery* (001), sections III and IV.
@@ -24,12 +25,12 @@ use smallvec::SmallVec;
 use crate::ordered::Says;
 use crate::tx::Tx;
 
-/// The place of an effect's row.
+/// The partitions that hold the row of an effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RowHome {
-    /// In one partition.
+    /// The row is in one partition.
     One(PartitionId),
-    /// In every partition: a copy each.
+    /// Every partition has a copy of the row.
     All,
 }
 
@@ -60,29 +61,30 @@ impl ValueForm {
     }
 }
 
-/// A typed table, as the verbs need to know it.
+/// The properties of a typed table that the verbs need.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TypedTable {
-    /// Its id.
+    /// The table's id.
     pub id: TableId,
-    /// True if the log names its rows by their keys. Otherwise the log has page records.
+    /// True if the table is key-addressed: the log names its rows by their keys. Otherwise the log
+    /// has page records.
     pub keyed: bool,
 }
 
-/// Rows of one transaction and home that a keyless table can number.
+/// The most rows without a key that one transaction can insert in one partition.
 const ROW_IDS_MAX: u64 = 1 << 16;
 
 /// The notes of a transaction about typed tables.
 pub(crate) struct Typed {
-    /// True if the rows that it changes are noted.
+    /// True if the effects of the transaction are noted.
     pub wants_effects: bool,
-    /// The contents of a changed row's effect.
+    /// The contents of the effect of a changed row.
     pub form: ValueForm,
-    /// True if it may not use page-addressed tables.
+    /// True if the transaction may not use page-addressed tables.
     pub is_command: bool,
-    /// True if it has used one nevertheless.
+    /// True if the transaction has used a page-addressed table nevertheless.
     used_pages: Cell<bool>,
-    /// The homes of rows that it wrote.
+    /// The homes of the rows that the transaction wrote.
     pub homes: PartitionSet,
     effects: Vec<Noted>,
     bytes: Vec<u8>,
@@ -91,17 +93,18 @@ pub(crate) struct Typed {
     row_ids: SmallVec<[(PartitionId, u64); 2]>,
 }
 
-/// An effect in the arena, encoded but for its place: that depends on the frame's parts.
+/// An effect in `bytes`. It is encoded except for its place, which depends on the parts of the
+/// frame.
 struct Noted {
     home: RowHome,
-    /// Its first byte in the arena.
+    /// The offset of its first byte in `bytes`.
     from: usize,
-    /// The byte in the arena before which its place belongs.
+    /// The offset in `bytes` at which its place has to be inserted.
     place: usize,
 }
 
 impl Noted {
-    /// Returns the place in a frame of these parts.
+    /// Returns the effect's place in a frame with these parts.
     fn at(&self, parts: &[Part]) -> At {
         match self.home {
             RowHome::All => At::All,
@@ -128,12 +131,12 @@ impl Typed {
         }
     }
 
-    /// Forgets everything, keeps the buffers, and begins a transaction.
+    /// Clears the notes for a new transaction. The buffers keep their memory.
     pub fn begin(&mut self, says: &Says<'_>, form: ValueForm) {
         self.wants_effects = says.notes_effects();
         self.is_command = matches!(says, Says::Command(_) | Says::Replayed { .. });
-        // A replay does not know the form that was set then. It does not need it either, because a command's hash is of
-        // rows.
+        // A replay does not know which form was set originally. It does not need to: the hash of a command's effects is
+        // always made from the form with rows.
         self.form = match says {
             Says::Effects => form,
             Says::Command(_) | Says::Replayed { .. } => ValueForm::Rows,
@@ -149,12 +152,12 @@ impl Typed {
         self.used_pages.get()
     }
 
-    /// Appends the effects in the form that a frame of these parts has.
+    /// Appends the effects as a frame with these parts encodes them.
     pub fn encode_effects(&self, parts: &[Part], out: &mut Vec<u8>) {
         if let [(only, _)] = parts {
             let only = [RowHome::All, RowHome::One(*only)];
             debug_assert!(self.effects.iter().all(|one| only.contains(&one.home)));
-            // Places are omitted.
+            // A frame with one part has no places.
             out.extend_from_slice(&self.bytes);
             return;
         }
@@ -168,9 +171,10 @@ impl Typed {
         }
     }
 
-    /// Returns a hash of the effects: equal for equal changes in the same order.
+    /// Returns a hash of the effects. Equal changes in the same order give the same hash.
     pub fn effects_hash(&mut self) -> u64 {
-        // Homes are hashed instead of parts, because a replay may know more partitions than changed.
+        // Homes are used instead of the frame's parts, because the parts may include partitions in which nothing
+        // changed.
         if self.homes.len() <= 1 {
             return hash64(0, &self.bytes);
         }
@@ -183,7 +187,7 @@ impl Typed {
         hash
     }
 
-    /// Returns the bytes of the buffers that it holds.
+    /// Returns the bytes that the buffers take.
     pub fn bytes_held(&self) -> usize {
         let noted = self.effects.capacity() * size_of::<Noted>();
         self.bytes.capacity() + self.scratch.capacity() + noted
@@ -215,7 +219,7 @@ impl Typed {
     }
 }
 
-/// A point of a transaction to which it can roll back.
+/// A point to which a transaction can roll back.
 #[derive(Debug)]
 pub struct TxSavepoint {
     undo: Savepoint,
@@ -224,7 +228,7 @@ pub struct TxSavepoint {
 }
 
 impl Tx<'_> {
-    /// Notes that the transaction uses a page-addressed table, which a command may not.
+    /// Notes that the transaction uses a page-addressed table, which is not allowed for a command.
     #[inline]
     pub(crate) fn use_pages(&self) {
         if self.typed.is_command {
@@ -248,7 +252,7 @@ impl Tx<'_> {
     /// Returns the row of a key.
     ///
     /// # Errors
-    /// [`Error::Undeclared`], which the closure passes on.
+    /// [`Error::Undeclared`], which the closure must return.
     pub fn typed_get(
         &self,
         table: TypedTable,
@@ -275,7 +279,8 @@ impl Tx<'_> {
         self.typed_insert_at(table, spot, key, value)
     }
 
-    /// Overwrites a row. Returns whether it is there. Only the bytes that differ are saved.
+    /// Overwrites a row. Returns whether the row exists. Only the bytes that differ are saved for
+    /// undo.
     ///
     /// # Errors
     /// As [`put`](Self::put).
@@ -293,7 +298,7 @@ impl Tx<'_> {
     /// Removes a row. Returns whether it was there.
     ///
     /// # Errors
-    /// [`Error::Undeclared`], which the closure passes on; [`Error::LogFull`].
+    /// [`Error::Undeclared`], which the closure must return; [`Error::LogFull`].
     pub fn typed_delete(
         &mut self,
         table: TypedTable,
@@ -316,10 +321,10 @@ impl Tx<'_> {
         Ok(removed.is_some())
     }
 
-    /// Returns the rows of a home whose keys, in the primary index or a secondary one, lie in a range.
+    /// Returns the rows of a home whose keys in the index `which` lie in a range.
     ///
     /// # Errors
-    /// [`Error::Undeclared`], which the closure passes on.
+    /// [`Error::Undeclared`], which the closure must return.
     pub fn typed_rows<'s>(
         &'s self,
         table: TypedTable,
@@ -335,10 +340,11 @@ impl Tx<'_> {
         Ok(self.guards[at].1.rows(table.id, which, range.0, range.1))
     }
 
-    /// Returns the rows of a hashed or ordered table in a home, in no order.
+    /// Calls `each` with every row of a table in a home, in no order. The table may be hashed or
+    /// ordered.
     ///
     /// # Errors
-    /// [`Error::Undeclared`], which the closure passes on.
+    /// [`Error::Undeclared`], which the closure must return.
     pub fn typed_each(
         &self,
         table: TypedTable,
@@ -357,7 +363,7 @@ impl Tx<'_> {
     /// Returns the number of rows of a table in a home.
     ///
     /// # Errors
-    /// [`Error::Undeclared`], which the closure passes on.
+    /// [`Error::Undeclared`], which the closure must return.
     pub fn typed_len(&self, table: TypedTable, home: PartitionId) -> Result<u64> {
         let _verb = self.verb();
         if !table.keyed {
@@ -367,20 +373,20 @@ impl Tx<'_> {
         Ok(self.guards[at].1.len(table.id))
     }
 
-    /// Returns whether the caller notes the effects of its changes of key-addressed tables.
+    /// Returns whether the caller has to note the effects of its changes of key-addressed tables.
     #[inline]
     #[must_use]
     pub fn wants_effects(&self) -> bool {
         self.typed.wants_effects
     }
 
-    /// Returns the form of the effect of a changed row.
+    /// Returns which form the effect of a changed row must have.
     #[must_use]
     pub fn value_form(&self) -> ValueForm {
         self.typed.form
     }
 
-    /// Notes a change of a row of a key-addressed table, or of the table, in the order of the changes.
+    /// Notes a change of a row of a key-addressed table, or of the table itself. Call this in the order of the changes.
     pub fn note_effect(&mut self, home: RowHome, table: TableId, key: &[u8], op: &Op<'_>) {
         debug_assert!(self.typed.wants_effects, "effects are noted when asked for");
         self.typed.note(home, table, key, op);
@@ -401,15 +407,16 @@ impl Tx<'_> {
         self.typed.note_columns(home, table, key, patch)
     }
 
-    /// Notes that a whole table is made or dropped: the transaction counts in every partition, which
-    /// it has latched.
+    /// Notes that a whole table is made or dropped. The transaction must have latched every partition, and gets a
+    /// number in the sequence of each.
     pub fn note_table(&mut self, table: TableId, op: &Op<'_>) {
         assert!(op.is_of_table(), "the op is of a table");
         self.typed.homes = PartitionSet::all(self.geometry.partitions);
         self.typed.note(RowHome::All, table, &[], op);
     }
 
-    /// Returns a hash of the effects noted so far: equal for the same changes in the same order.
+    /// Returns a hash of the effects noted so far. Equal changes in the same order give the same
+    /// hash.
     #[must_use]
     pub fn effects_hash(&mut self) -> u64 {
         self.typed.effects_hash()
@@ -420,20 +427,20 @@ impl Tx<'_> {
         self.guards.iter().map(|(id, _)| *id)
     }
 
-    /// Returns the sequence number that a partition gives this transaction if it commits.
+    /// Returns the sequence number that this transaction will get in a partition if it commits.
     ///
     /// # Errors
-    /// [`Error::Undeclared`], which the closure passes on.
+    /// [`Error::Undeclared`], which the closure must return.
     pub fn sequence(&self, home: PartitionId) -> Result<u64> {
         let at = self.guard_of(home)?;
         Ok(self.guards[at].1.pseq() + 1)
     }
 
-    /// Returns the id of a new row of a keyless table: unique in its home, for ever.
+    /// Returns an id for a new row of a keyless table. The id is never used again in the same home.
     ///
     /// # Errors
-    /// [`Error::Undeclared`], which the closure passes on; [`Error::Usage`] if one transaction inserts
-    /// more rows than it can number.
+    /// [`Error::Undeclared`], which the closure must return; [`Error::Usage`] if the transaction inserts more than
+    /// 65,536 such rows in one partition.
     pub fn next_row_id(&mut self, home: PartitionId) -> Result<u64> {
         let sequence = self.sequence(home)?;
         let found = self.typed.row_ids.iter_mut().find(|(id, _)| *id == home);
@@ -456,7 +463,7 @@ impl Tx<'_> {
         Ok(sequence * ROW_IDS_MAX + count)
     }
 
-    /// Marks a point to which [`rollback_to`](Self::rollback_to) can return.
+    /// Returns a savepoint for [`rollback_to`](Self::rollback_to).
     pub fn savepoint(&mut self) -> TxSavepoint {
         let _verb = self.verb();
         TxSavepoint {
@@ -466,7 +473,7 @@ impl Tx<'_> {
         }
     }
 
-    /// Undoes all changes since a savepoint. Savepoints that were made after it are void.
+    /// Undoes all changes since a savepoint. Later savepoints become invalid.
     pub fn rollback_to(&mut self, savepoint: &TxSavepoint) {
         let _verb = self.verb();
         for (_, part) in &mut self.guards {

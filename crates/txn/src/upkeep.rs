@@ -1,8 +1,8 @@
 //! The engine's own verbs within a transaction: they attach and detach tables, write the catalog and
 //! reclaim pages.
 //!
-//! No verb hands out a partition that can be changed. Only the verbs of [`Tx`] write rows: they ask the
-//! log for room and enforce the limits.
+//! No verb gives the caller mutable access to a partition. Rows are written only by the verbs of [`Tx`], which request
+//! room in the log and enforce the limits.
 
 use perdura_base::{PartitionId, Result, TableId};
 use perdura_heap::{DetachedTable, Partition, TableForm, TableKey};
@@ -13,7 +13,7 @@ impl Tx<'_> {
     /// Reads a latched partition. A panic in `f` stops the database, like a panic in the engine.
     ///
     /// # Errors
-    /// [`Error::Undeclared`](perdura_base::Error::Undeclared), which the closure passes on.
+    /// [`Error::Undeclared`](perdura_base::Error::Undeclared), which the closure must return.
     pub fn view<R>(&self, id: PartitionId, f: impl FnOnce(&Partition) -> R) -> Result<R> {
         let _verb = self.verb();
         let at = self.guard_of(id)?;
@@ -30,7 +30,7 @@ impl Tx<'_> {
     /// it. Needs every partition.
     ///
     /// # Errors
-    /// [`Error::Undeclared`](perdura_base::Error::Undeclared), which the closure passes on.
+    /// [`Error::Undeclared`](perdura_base::Error::Undeclared), which the closure must return.
     pub fn attach_table(&mut self, table: TableId, form: impl Into<TableForm>) -> Result<()> {
         let _verb = self.verb();
         self.check_all_latched()?;
@@ -41,8 +41,8 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Detaches tables in every partition. An abort does not undo it, so it is the last verb of a
-    /// transaction. Needs every partition. The caller drops the result after the latches are released.
+    /// Detaches tables in every partition. An abort does not undo this, so it must be the last verb of a transaction.
+    /// Needs every partition. The caller must drop the result only after the latches are released.
     ///
     /// # Errors
     /// [`Error::Undeclared`](perdura_base::Error::Undeclared), before anything has changed.
@@ -65,7 +65,7 @@ impl Tx<'_> {
     /// Fails unless every partition is latched.
     ///
     /// # Errors
-    /// [`Error::Undeclared`](perdura_base::Error::Undeclared), which the closure passes on.
+    /// [`Error::Undeclared`](perdura_base::Error::Undeclared), which the closure must return.
     pub fn check_all_latched(&self) -> Result<()> {
         for id in (0..self.geometry.partitions).map(PartitionId) {
             self.guard_of(id)?;
@@ -78,11 +78,11 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Writes a row of the catalog, past the memory limit: the catalog is small, and a flush frees
-    /// memory.
+    /// Writes a row of the catalog, even at the memory limit. The catalog is small, and a flush,
+    /// which needs this, frees memory.
     ///
     /// # Errors
-    /// As [`put`](Tx::put), but for the memory limit.
+    /// As [`put`](Tx::put), except [`Error::OutOfMemory`](perdura_base::Error::OutOfMemory).
     pub fn put_catalog(&mut self, table: TableId, key: &[u8], value: &[u8]) -> Result<()> {
         let _verb = self.verb();
         let (at, hash) = self.place(key)?;
@@ -92,10 +92,11 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Frees pages of a partition whose table is gone. Returns the number of freed pages; 0 if a full pass found none.
+    /// Frees at most `max_pages` pages of a partition whose tables no longer exist. Returns the number of freed pages;
+    /// 0 if the partition has no such page.
     ///
     /// # Errors
-    /// [`Error::Undeclared`](perdura_base::Error::Undeclared), which the closure passes on.
+    /// [`Error::Undeclared`](perdura_base::Error::Undeclared), which the closure must return.
     pub fn reclaim(&mut self, id: PartitionId, max_pages: usize) -> Result<usize> {
         let _verb = self.verb();
         let at = self.guard_of(id)?;

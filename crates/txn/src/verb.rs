@@ -1,14 +1,14 @@
 //! Marks that the verbs of a running transaction leave for the executor.
 //!
-//! The closure of a transaction is the caller's code: it may fail with any error, drop an error that
-//! a verb returned, or panic. So the executor does not rely on what the closure returns. A verb that
-//! meets a missing latch, a full log or a panic notes it here, and the notes decide the attempt.
+//! The closure of a transaction is the caller's code: it may return any error, ignore an error of a verb, or panic. So
+//! the executor does not rely on the closure's result. A verb that meets a missing latch, a full log or a panic leaves
+//! a mark here, and the marks determine the outcome of the attempt.
 //!
 //! # Two kinds of panic
-//! A panic in the closure leaves pages and before-images as its finished verbs left them. The transaction is undone
-//! like any that fails, and the panic continues in the caller. A panic inside a verb may have left a page half changed,
-//! so the log fails for good and the database stops. A [`Verb`] is alive while a verb runs, and its destructor sees
-//! which of the two panics unwinds.
+//! If the closure panics outside a verb, pages and before-images are consistent. The transaction is undone like one
+//! that returns an error, and the panic continues in the caller. A panic inside a verb may have left a page half
+//! changed, so the log is stopped for good, and with it the database. A [`Verb`] is alive while a verb runs. If its
+//! destructor runs during a panic, the panic came from inside the verb.
 
 use std::cell::Cell;
 use std::thread::panicking;
@@ -24,9 +24,9 @@ pub(crate) struct Marks {
     in_engine: Cell<bool>,
     /// True if a write was refused because the log has no room.
     log_full: Cell<bool>,
-    /// True if a write was refused for good: waiting for the log does not help.
+    /// True if a write was refused and waiting for the log does not help.
     log_stuck: Cell<bool>,
-    /// The most room that was refused, bytes.
+    /// The largest amount of room that was refused, bytes.
     refused: Cell<usize>,
 }
 
@@ -42,7 +42,7 @@ impl Marks {
         self.missing.get()
     }
 
-    /// Returns whether a panic that reached the executor came from the engine.
+    /// Returns whether a panic came from inside a verb, so from the engine.
     pub(crate) fn panic_is_the_engines(&self) -> bool {
         self.in_engine.get()
     }
@@ -58,8 +58,8 @@ impl Marks {
         self.log_full.get()
     }
 
-    /// Returns the most bytes that were refused, if writes were refused and all of them only until the
-    /// log has caught up.
+    /// If writes were refused, and all of them only until the log catches up, returns the largest amount of room that
+    /// was refused, bytes.
     pub(crate) fn awaits_log(&self) -> Option<usize> {
         let waits = self.log_full.get() && !self.log_stuck.get();
         waits.then(|| self.refused.get())
@@ -69,7 +69,8 @@ impl Marks {
 /// A guard that is alive while a verb runs.
 pub(crate) struct Verb<'a> {
     marks: &'a Marks,
-    /// True if a destructor called the verb while an earlier panic unwound.
+    /// True if the thread was already unwinding when the verb began, because a destructor called
+    /// the verb.
     unwinding: bool,
 }
 
@@ -101,12 +102,12 @@ mod tests {
         marks.panic_is_the_engines()
     }
 
-    /// Panics without a line on stderr.
+    /// Panics without printing a message on stderr.
     fn panics() {
         resume_unwind(Box::new("a bug"));
     }
 
-    /// A caller's value whose destructor uses the transaction, as a scope guard does.
+    /// A value of the caller, such as a scope guard, whose destructor uses the transaction.
     struct OnDrop<'a>(&'a Marks);
 
     impl Drop for OnDrop<'_> {

@@ -1,4 +1,4 @@
-//! The backlog: runs wait on the log's disk while the archive is away.
+//! The backlog: runs that wait on the log's disk while the archive is away.
 //!
 //! ```text
 //!  archive fails ──► backlog: archiver ──► runs here ──► the log may be cut behind them
@@ -7,17 +7,19 @@
 //! ```
 //!
 //! The backlog is a separate archive ([`Store`]), in folder `backlog` of the first stream's disk. Its runs replace a
-//! part of the log, and that part would be on this disk. So the loss of another disk does no more harm than without a
-//! backlog. The backlog begins at the last known end of the archive. Its merger combines no records, so each epoch
-//! remains a moment. An empty backlog is kept for the next time.
+//! part of the log that would otherwise be on the log's disks. So the loss of any other disk does no more harm than it
+//! would without a backlog. The backlog begins at the last known end of the archive. Its merger combines no records, so
+//! each epoch can still be restored. An empty backlog stays on the disk and is used again.
 //!
 //! # The bound
-//! Runs and the log that is not archived together take about as much as the options say. The archiver stops when
-//! another run might not fit. Then the log grows, until both together reach the bound. Then the log gets no more files
-//! ([`Wal::hold_growth`]): writes are refused as on a full disk, and resume without help.
+//! The options bound the total bytes of the waiting runs and the unarchived log, approximately. The archiver stops when
+//! another run might exceed the bound. From then on only the log grows. When the total reaches the bound, the log gets
+//! no more files ([`Wal::hold_growth`]). Writes are then refused as on a full disk, and resume by themselves when there
+//! is room again.
 //!
 //! # Source
-//! The design is ours; "Single-pass restore after a media failure" leaves an archive that cannot be written open.
+//! The design is ours. "Single-pass restore after a media failure" does not say what to do when the archive cannot be
+//! written.
 
 use std::sync::Arc;
 
@@ -40,12 +42,13 @@ use crate::core::Core;
 /// Bytes of a run beyond the workspace of its writer: its moments, index and ends.
 const RUN_REST_BYTES: u64 = 64 << 10;
 
-/// The bound of the backlog, and the policy by which its runs are merged.
+/// The size limit of the backlog, and the policy by which its runs are merged.
 #[derive(Clone)]
 pub struct BacklogOptions {
-    /// Bytes of runs and of log that is not archived, approximately.
+    /// The approximate limit of the total bytes of waiting runs and unarchived log.
     pub bytes_max: u64,
-    /// The policy that says which moments a merged run lists, because a later merge in the archive is to keep them.
+    /// The policy that chooses the moments that a later merge in the archive must keep. A merged run of the backlog
+    /// lists these moments.
     pub policy: Policy,
 }
 
@@ -67,19 +70,20 @@ pub struct BacklogStats {
     pub state: &'static str,
     /// Runs that wait.
     pub runs: u64,
-    /// Their bytes.
+    /// Bytes of these runs.
     pub bytes: u64,
     /// Bytes of the log that are in neither the archive nor the backlog.
     pub log_bytes: u64,
-    /// The bound of both together, bytes.
+    /// The limit of `bytes` and `log_bytes` together, bytes.
     pub bytes_max: u64,
-    /// True if the log may not grow, because the bound is reached.
+    /// True if the log may not grow because `bytes_max` is reached.
     pub full: bool,
     /// Runs that moved from the backlog into the archive since the database was opened.
     pub drained_runs: u64,
 }
 
-/// The identity under which a backlog is opened, and the images that it knows of.
+/// The data that opening a backlog needs: the database, the writer's identity and the images that
+/// exist.
 pub(super) struct Opener<'a> {
     pub core: &'a Core,
     pub life: u64,
@@ -87,8 +91,8 @@ pub(super) struct Opener<'a> {
 }
 
 impl Opener<'_> {
-    /// Opens the backlog so that it continues where the archive is known to end, or makes it. A backlog that begins
-    /// later is right: it was made when the archive ended there.
+    /// Opens the backlog, or makes it, so that it continues the archive from `from`, the archive's last known end. A
+    /// backlog may begin later than `from`: when it was made, the archive ended where the backlog begins.
     ///
     /// # Errors
     /// As [`Store::open`] and [`Store::create`].
@@ -112,7 +116,7 @@ impl Opener<'_> {
         let store = self.open()?;
         let manifest = store.manifest();
         if manifest.held().0 < from.epoch {
-            // The archive has got all of it.
+            // The archive has all epochs of the backlog.
             let before = manifest.end;
             store.publish(Edit::RemoveRuns { before }).run()?;
             store.publish(Edit::Skip(from.clone())).run()?;
@@ -124,7 +128,7 @@ impl Opener<'_> {
         Ok(store)
     }
 
-    /// Opens the backlog that is there.
+    /// Opens the existing backlog.
     ///
     /// # Errors
     /// As [`Store::open`].
@@ -153,13 +157,13 @@ pub(super) enum Turn {
     /// The backlog had nothing to do.
     Nothing,
     Worked,
-    /// The archive has everything that the backlog has, and may be written again.
+    /// All runs of the backlog are in the archive, and the archiver may write to the archive again.
     Drained(Arc<Store>),
     /// The archive failed.
     Failed(Error),
 }
 
-/// An open backlog, with the work on it beside archiving.
+/// An open backlog, with its merge or drain that is under way.
 pub(super) struct Backlog {
     store: Arc<Store>,
     options: BacklogOptions,
@@ -168,7 +172,7 @@ pub(super) struct Backlog {
     /// True if a merge is under way.
     merges: bool,
     drain: Option<Drain>,
-    /// The change that makes a run of the drain part of the archive.
+    /// The manifest change under way that makes a drained run part of the archive.
     adding: Option<Publication>,
     pub drained: u64,
 }
@@ -194,12 +198,12 @@ impl Backlog {
         self.drain.is_none()
     }
 
-    /// Returns whether its next turn has work.
+    /// Returns whether the backlog's next turn has work.
     pub fn is_busy(&self) -> bool {
         self.drain.is_some() || self.merges
     }
 
-    /// Returns the end of the log in the archive, if the archive is back.
+    /// Returns where the archive ends. `None` while the archive is away.
     pub fn archive_end(&self) -> Option<EpochEnds> {
         self.drain.as_ref().map(|drain| end_of(drain.archive()))
     }
@@ -211,18 +215,19 @@ impl Backlog {
     pub fn drain_into(&mut self, archive: Arc<Store>, wall_us: u64) -> Result<()> {
         assert!(self.is_waiting(), "it is drained into one archive");
         let (backlog, region) = (Arc::clone(&self.store), Arc::clone(&self.region));
-        // Runs that are merged now would have to be taken apart.
+        // The drain moves whole runs, so a merge that is under way is dropped.
         (self.merger, self.merges) = (None, false);
         self.drain = Some(Drain::new(backlog, archive, region, wall_us)?);
         Ok(())
     }
 
-    /// Leaves the waiting runs where they are.
+    /// Ends the drain. The remaining runs stay in the backlog.
     pub fn end_draining(&mut self) {
         (self.drain, self.adding) = (None, None);
     }
 
-    /// Drains or merges, one I/O. `images` are those of the database.
+    /// Takes one step, one I/O: drains if the archive is back, else merges. `images` returns the
+    /// database's images.
     ///
     /// # Errors
     /// The backlog's disk's, as [`Merger::step`].
@@ -283,7 +288,8 @@ impl Backlog {
                     bytes_max: self.merged_bytes_max(),
                     codec: Codec::Lz4,
                     policy: Arc::new(move |run, listed| match policy(run, listed) {
-                        // No records are combined here: the moments to keep are listed.
+                        // The backlog combines no records. The merged run only lists the moments to
+                        // keep.
                         Verdict::Only(list) => Verdict::Listing(list),
                         verdict => verdict,
                     }),
@@ -339,7 +345,7 @@ impl Backlog {
         }
     }
 
-    /// Stops the log's growth while too much waits, and lets it grow again a little below the bound.
+    /// Stops the log's growth when runs and log reach the bound, and allows growth again a sixteenth below the bound.
     pub fn bound(&self, core: &Core) {
         let max = self.options.bytes_max;
         let waiting = waiting_bytes(&self.store.manifest()).saturating_add(unarchived_bytes(core));

@@ -37,7 +37,7 @@ impl Core {
         })
     }
 
-    /// Returns the anchor's record, for the archive's manifests.
+    /// Returns the encoded record of the anchor, which the archive's manifests contain.
     #[must_use]
     pub fn anchor_for_archive(&self) -> Vec<u8> {
         self.anchor().get().to_record().encode()

@@ -1,13 +1,15 @@
 //! Dropped tables. A drop is one transaction over all partitions. The catalog remembers a key-addressed table until no
 //! image and no part of the log needs it.
 //!
-//! A restart brings the catalog to the log's end first, and plays commands from the image on. Commands before the drop
-//! use the table. So the restart must know its schema, find its rows in the image and have its indexes. For that reason
-//! the drop turns the table's row in the catalog into a row that says *dropped*, with the current checkpoint epoch. An
-//! image reflects the drop exactly if its own epoch is greater, as with a page record of such a tag. When every
-//! complete image reflects the drop, the row is removed (docs/formats/catalog.md).
+//! A restart first brings the catalog to its state at the log's end. Then it replays commands from the image on, and
+//! commands before the drop use the table. So the restart needs the dropped table's schema, indexes and rows in the
+//! image. For that reason the drop does not remove the table's row from the catalog. It turns the row into one that
+//! says *dropped* and has the current checkpoint epoch as its tag. An image reflects the drop exactly if the image's
+//! epoch is greater than the tag. The same rule applies to tags of page records. When every complete image reflects the
+//! drop, the row is removed (docs/formats/catalog.md).
 //!
-//! A page-addressed table needs none of this: the log has its pages' changes to the end.
+//! A page-addressed table needs none of this, because the log has the changes of its pages up to
+//! the drop.
 
 use std::collections::BTreeMap;
 
@@ -23,21 +25,21 @@ use super::{CATALOG, Entry, damaged};
 /// A table that was dropped.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Dropped {
-    /// The checkpoint epoch in which it was dropped.
+    /// The checkpoint epoch in which the table was dropped.
     pub tag: CkptEpoch,
     /// The name that it had.
     pub name: String,
-    /// Its row in the catalog.
+    /// The table's entry in the catalog before the drop.
     pub entry: Entry,
 }
 
 impl Dropped {
-    /// Returns whether an image of checkpoint epoch `k` does not have the drop.
+    /// Returns whether an image of checkpoint epoch `k` does not reflect the drop yet.
     pub fn is_behind(&self, k: CkptEpoch) -> bool {
         self.tag >= k
     }
 
-    /// Returns its row of the catalog: key and value.
+    /// Returns the key and value of the table's *dropped* row in the catalog.
     fn encode(&self) -> (Vec<u8>, Vec<u8>) {
         let mut value = Vec::new();
         value.put_varint(self.tag.0);
@@ -48,7 +50,7 @@ impl Dropped {
         (dropped_key(self.entry.id), value)
     }
 
-    /// Writes its row.
+    /// Writes the table's *dropped* row.
     pub fn write(&self, tx: &mut Tx<'_>) -> Result<()> {
         let (key, value) = self.encode();
         let read = read_dropped(&key, &value)?;
@@ -64,7 +66,7 @@ pub(crate) fn dropped_key(id: TableId) -> Vec<u8> {
     key
 }
 
-/// Returns the dropped tables of a heap whose table 0 is indexed.
+/// Returns the dropped tables that a heap's catalog lists. The catalog, table 0, must be indexed.
 pub(crate) fn dropped_of(heap: &Heap) -> Result<BTreeMap<TableId, Dropped>> {
     let mut tables = BTreeMap::new();
     for id in (0..heap.geometry().partitions).map(PartitionId) {

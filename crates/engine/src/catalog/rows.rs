@@ -1,4 +1,4 @@
-//! The catalog as a restart reads it: typed tables with their forms, and those that were dropped.
+//! The catalog as a restart reads it: typed tables with their forms, and dropped tables.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use super::{Dropped, Entry, dropped_of, read_catalog, tables_of};
 #[derive(Debug, Default)]
 pub struct CatalogRows {
     forms: Mutex<BTreeMap<TableId, TableForm>>,
-    /// Of tables that were dropped.
+    /// The dropped tables and their forms.
     dropped: Mutex<BTreeMap<TableId, (Dropped, TableForm)>>,
 }
 
@@ -59,7 +59,8 @@ impl ReadCatalog for CatalogRows {
     }
 }
 
-/// Returns the tables that were dropped behind an image.
+/// Returns the tables that were dropped too late for the image of checkpoint epoch `k` to reflect
+/// the drop.
 pub(crate) fn dropped_behind(heap: &Heap, k: CkptEpoch) -> Result<BTreeMap<TableId, Dropped>> {
     let mut tables = dropped_of(heap)?;
     tables.retain(|_, table| table.is_behind(k) && !armed(Flaw::CommandBeforeDrop));
@@ -82,7 +83,7 @@ pub(crate) fn schema_of(name: &str, entry: &Entry) -> Result<Schema> {
     })
 }
 
-/// Returns the kind of a table with a schema.
+/// Returns the kind of table that a schema describes.
 pub(crate) fn kind_of(schema: &Schema) -> TableKind {
     TableKind {
         order: match schema.order() {

@@ -1,5 +1,5 @@
-//! The position up to which an archive holds the log of an open database. Without an archive nothing here is called,
-//! and nothing changes.
+//! The position up to which an archive holds the log of an open database. A database without an archive calls none of
+//! these functions.
 
 use std::sync::Arc;
 
@@ -12,7 +12,8 @@ use perdura_wal::{EpochEnds, EpochSource};
 use super::Core;
 
 impl Core {
-    /// Returns a source of the log's whole durable epochs behind `from`; see [`EpochSource::open`].
+    /// Returns a source of the log's durable epochs after `from`. It passes only whole epochs; see
+    /// [`EpochSource::open`].
     ///
     /// # Errors
     /// As [`EpochSource::open`].
@@ -21,13 +22,13 @@ impl Core {
         EpochSource::open(&disks, &self.anchor.get(), from)
     }
 
-    /// Notes that the archive holds the log up to `end`, durably: no checkpoint cuts the log ahead of that. The first
-    /// call begins archiving, in the anchor. Later calls cost no I/O.
+    /// Notes that the archive durably holds the log up to `end`. No checkpoint cuts the log beyond `end`. The first
+    /// call writes to the anchor that the database is archived. Later calls cost no I/O.
     ///
     /// # Errors
     /// [`Error::LostLog`](perdura_base::Error::LostLog) if `end` is ahead of the durable end.
-    /// [`Error::Corrupt`](perdura_base::Error::Corrupt) if it goes back. The first call also returns the errors of the
-    /// anchor's update: then nothing has begun.
+    /// [`Error::Corrupt`](perdura_base::Error::Corrupt) if `end` is before the end of an earlier call. The first call
+    /// also returns the errors of the anchor's update; archiving has then not begun.
     pub fn set_archived(&self, end: &EpochEnds) -> Result<()> {
         self.checkpoints.set_archived(end)?;
         assert!(
@@ -44,17 +45,16 @@ impl Core {
         self.anchor.archived()
     }
 
-    /// Returns the digest of the newest image, with which the standing proof continues. `None` as long as it is not
-    /// known.
+    /// Returns the digest of the newest image, which the standing proof needs. `None` while the digest is not known.
     #[must_use]
     pub fn newest_digest(&self) -> Option<Arc<SweepDigest>> {
         self.checkpoints.newest_digest()
     }
 
-    /// Ends archiving: from the next checkpoint on the log is kept for images alone.
+    /// Ends archiving. From the next checkpoint on, the log is kept only as far as images need it.
     ///
     /// # Errors
-    /// Those of the anchor's update; call it again.
+    /// The errors of the update of the anchor; call this again then.
     pub fn end_archive(&self) -> Result<()> {
         self.anchor.end_archive(&self.wal)
     }
@@ -65,7 +65,8 @@ impl Core {
         self.checkpoints.pin_newest()
     }
 
-    /// Returns whether the image that the next checkpoint is to overwrite is held. Then that checkpoint cannot begin.
+    /// Returns whether the image that the next checkpoint has to overwrite is pinned. That checkpoint cannot begin
+    /// until the pin is dropped.
     #[must_use]
     pub fn checkpoint_is_held(&self) -> bool {
         self.checkpoints.is_held()

@@ -1,4 +1,5 @@
-//! Dropping a table, and forgetting it when no image needs it; see [`catalog`](crate::catalog).
+//! Dropping a table, and removing it from the catalog when no image needs it; see
+//! [`catalog`](crate::catalog).
 
 use perdura_base::{CkptEpoch, Error, Result};
 use perdura_formats::ordered::Op;
@@ -14,13 +15,13 @@ impl Core {
     /// [`reclaim_flushed`](Core::reclaim_flushed).
     ///
     /// # Errors
-    /// [`Error::Usage`] if the name is one of those that the database was opened with; those of a write.
+    /// [`Error::Usage`] for a table name that the database was opened with, such as `db0`. Also the errors of a write.
     pub fn drop_table(&self, name: &str) -> Result<Option<(Flushed, Ticket)>> {
         let (flushed, ticket) = self.drop_watched(name, &mut |_| {})?;
         Ok(flushed.map(|flushed| (flushed, ticket)))
     }
 
-    /// Like [`drop_table`](Core::drop_table). `watch` gets the number of bytes of the log that the transaction awaits.
+    /// Like [`drop_table`](Core::drop_table). `watch` gets the bytes of log room that the transaction awaits, if any.
     pub(crate) fn drop_watched(
         &self,
         name: &str,
@@ -77,10 +78,11 @@ impl Core {
         Ok(Some((detached, kept)))
     }
 
-    /// Removes dropped tables from the catalog once the drop is in every image. Returns the number of removed tables.
+    /// Removes dropped tables from the catalog if every image reflects their drop. Returns the number of removed
+    /// tables.
     ///
     /// # Errors
-    /// A full log or a stopped database; nothing is lost by trying later.
+    /// The log is full or the database has stopped. Trying again later loses nothing.
     pub(crate) fn forget_dropped(&self) -> Result<usize> {
         let due = {
             let waiting = self.typed().dropped.lock();
@@ -109,8 +111,8 @@ impl Core {
         Ok(due.len())
     }
 
-    /// Returns the checkpoint epoch of the oldest image that a restart may begin with. `None`: it may have to begin
-    /// without an image.
+    /// Returns the checkpoint epoch of the oldest complete image, with which a restart may have to begin. `None`: there
+    /// is no image, so a restart begins without one.
     fn oldest_image(&self) -> Option<CkptEpoch> {
         let record = self.anchor().get();
         let complete = record.images.iter().filter(|image| image.is_complete());

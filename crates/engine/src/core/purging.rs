@@ -4,17 +4,17 @@ use perdura_base::{Error, Result};
 
 use super::{Core, ExpiredListener};
 
-/// Rows removed, or pages freed, by one purge step at most.
+/// The most expired rows of one table that a purge step removes, and the most pages that it frees.
 const PURGE_ROWS: usize = 32;
 const RECLAIM_PAGES: usize = 8;
 
 impl Core {
-    /// Takes one step of the purge, for the next partition in turn. It removes keys past their expiry and
-    /// elements of collections without a key, and frees pages of dropped tables. Each is a logged transaction.
-    /// Returns the number of things that it did.
+    /// Takes one step of the purge, for the next partition in turn. The step is one logged transaction. It removes
+    /// expired keys and the elements of deleted collections, and frees pages of dropped tables. It also forgets tables
+    /// whose drop every image reflects. Returns the number of rows, pages and tables that it removed.
     ///
     /// # Errors
-    /// A full log or a stopped database; nothing is lost by trying later.
+    /// The log is full or the database has stopped. Trying again later loses nothing.
     pub fn purge_step(&self) -> Result<usize> {
         if self.purge.is_held() {
             return Ok(0);
@@ -77,18 +77,18 @@ impl Core {
         Ok(removed + freed + dropped)
     }
 
-    /// Stops the purge or lets it continue. A stopped purge appends nothing to the log, once the step that runs has
-    /// ended.
+    /// Stops the purge or lets it continue. A stopped purge appends nothing to the log. A step that is running when
+    /// this is called may still append.
     pub fn hold_purge(&self, held: bool) {
         self.purge.hold(held);
     }
 
-    /// Sets the listener for keys that the purge removes. The first one set stays.
+    /// Sets the listener for keys that the purge removes. Later calls have no effect.
     pub fn on_expired(&self, listener: ExpiredListener) {
         self.purge.on_expired(listener);
     }
 
-    /// Returns whether a listener is set, which waits for the purge's removals to be durable.
+    /// Returns whether a listener is set. A listener waits until the purge's removals are durable.
     pub(crate) fn tells_of_expired(&self) -> bool {
         self.purge.tells_of_expired()
     }

@@ -8,8 +8,8 @@ use perdura_txn::{CommandCall, Manner, Says, Ticket, Tx};
 use super::Core;
 
 impl Core {
-    /// Makes the declared tables and procedures that the catalog lacks, and numbers the others. The anchor declares the
-    /// kinds of their frames before the first of them.
+    /// Makes the declared tables and procedures that the catalog lacks, and looks up the numbers of the others. Before
+    /// the first of their frames is logged, the anchor declares the kinds of these frames.
     pub(crate) fn make_typed(&mut self) -> Result<()> {
         let missing = self.typed.missing(&self.heap)?;
         let procedures = self.typed.number_procedures(&self.life.heap)?;
@@ -38,7 +38,8 @@ impl Core {
         Ok(())
     }
 
-    /// Puts accepted divergences into an image before work is accepted, because the log still holds the old results.
+    /// If a replay accepted divergences, takes a checkpoint before the database accepts work. The log still holds the
+    /// old results.
     pub(crate) fn keep_divergences(&mut self) -> Result<()> {
         let count = self.report.divergences.count;
         if count == 0 {
@@ -70,12 +71,12 @@ impl Core {
     /// Runs a procedure as one serial transaction.
     ///
     /// # Errors
-    /// The error that the procedure aborts with, after its changes are undone; those of a write.
+    /// The procedure's own error if it aborts; its changes are undone. Also the errors of a write.
     pub fn call<P: Procedure>(&self, args: &P::Args) -> Result<(P::Output, Ticket), Abort> {
         self.call_watched::<P>(args, |_| {})
     }
 
-    /// Like [`call`](Self::call). `watch` sees the transaction at the end of each run.
+    /// Like [`call`](Self::call). `watch` is called with the transaction at the end of each run.
     pub(crate) fn call_watched<P: Procedure>(
         &self,
         args: &P::Args,

@@ -7,25 +7,27 @@ use super::Db;
 use crate::stats::{BackupState, ListedBackup};
 
 impl Db {
-    /// Returns the fault of the archive. It is the reason of the last failed proof, until a later one holds, or that no
-    /// image was proven for some checkpoints. `None`: no fault is known, or the database has no archive.
+    /// Returns the fault of the archive: it is away, a proof or a drill has failed, no image was proven for several
+    /// checkpoints, or backups are missing. A failed proof is reported until a later proof holds. `None`: no fault is
+    /// known, or the database has no archive.
     #[must_use]
     pub fn alarm(&self) -> Option<String> {
         self.shared.archive.alarm()
     }
 
-    /// Takes a checkpoint and copies its image to the archive while writers continue. On return the archive has the
-    /// backup durably, and the log up to the backup's end.
+    /// Takes a checkpoint and copies its image to the archive while writers continue. On return the archive durably
+    /// holds the backup, and the log up to the backup's end.
     ///
     /// # Errors
-    /// [`Error::Usage`](perdura_base::Error::Usage) if the database has no archive or it cannot be written; damage of
-    /// the image; the disks'.
+    /// [`Error::Usage`](perdura_base::Error::Usage) if the database has no archive, or the archive cannot be written.
+    /// Also errors for damage of the image, and errors of the disks.
     pub fn back_up(&self) -> Result<BackupSummary> {
         self.shared.backups.back_up()
     }
 
     /// Asks for a backup and does not wait. Returns its number. The backup has ended when [`BackupState::ended`] has
-    /// reached that number. A backup that is being made already may lack the newest writes, so another one follows it.
+    /// reached that number. A backup that is already being made may lack the newest writes, so it does not count: a new
+    /// backup follows it.
     ///
     /// # Errors
     /// [`Error::Usage`](perdura_base::Error::Usage) if the database has no archive.
@@ -33,7 +35,8 @@ impl Db {
         self.shared.backups.want()
     }
 
-    /// Returns the backups that the archive has, by their ends. The list is empty while the archive is not open.
+    /// Returns the backups in the archive, ordered by the epochs with which they end. The list is empty while the
+    /// archive is not open.
     #[must_use]
     pub fn backups(&self) -> Vec<ListedBackup> {
         self.shared.backups.list()

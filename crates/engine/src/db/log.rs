@@ -1,4 +1,4 @@
-//! Waiting for the log, and having it written, as the threads of a program do.
+//! The calls by which a program's threads wait for the log and have it written.
 
 use std::os::fd::BorrowedFd;
 
@@ -15,8 +15,8 @@ impl Db {
     /// Waits until a ticket is as durable as the database's options say. The default is the disk.
     ///
     /// # Errors
-    /// [`Error::Stopped`](perdura_base::Error::Stopped) if the database stops first: whether the
-    /// transaction survives is then not known.
+    /// [`Error::Stopped`](perdura_base::Error::Stopped) if the database stops first. It is then not
+    /// known whether the transaction survives.
     pub fn wait(&self, ticket: Ticket) -> Result<()> {
         self.wait_at(self.options().durability, ticket)
     }
@@ -42,32 +42,33 @@ impl Db {
         }
     }
 
-    /// Returns whether a caller that waits for no rung may continue. It may if every write that the next rung lacks
-    /// was made at most 10 ms ago.
+    /// Returns whether a caller with durability `mem` may continue without waiting. It may if every write that is not
+    /// yet on the next rung was made at most 10 ms ago.
     #[must_use]
     pub fn is_mem_in_time(&self) -> bool {
         self.shared.is_mem_in_time()
     }
 
-    /// Makes the flusher call `f` whenever the durable epoch has advanced, and when the database stops. Keep it tiny.
+    /// Makes the flusher call `f` whenever the durable epoch has advanced, and when the database stops. `f` must return
+    /// quickly.
     pub fn on_durable(&self, f: Box<dyn Fn(Epoch) + Send + Sync>) {
         self.shared.ground.listen(f);
     }
 
-    /// Notes that a caller waits. The flusher starts at once.
+    /// Reports that a caller waits for a flush, and wakes the flusher.
     pub fn nudge(&self) {
         self.shared.ground.wishes.nudge();
     }
 
-    /// Asks the flusher to make appended frames durable, while the calling thread continues with other work. While such
-    /// threads never idle, the flusher gathers more frames before it starts.
+    /// Asks the flusher to make appended frames durable, for a caller that continues with other work. While all such
+    /// callers are busy, the flusher gathers more frames before it starts.
     pub fn want_durable(&self) {
         self.shared.want_durable();
     }
 
-    /// Begins to write the appended frames without waiting, if writes of the log complete by themselves. Otherwise it
-    /// wakes the flusher; see [`completions`](Self::completions). Returns whether it began a write. While other writes
-    /// are in flight, it pauses between two.
+    /// Begins to write the appended frames, without waiting for the write to complete. Returns whether it began a
+    /// write. If the log's writes do not complete by themselves (see [`completions`](Self::completions)), it wakes the
+    /// flusher instead. While other writes are in flight, it begins a new write only after a certain time.
     pub fn begin_log_write(&self) -> bool {
         self.shared.log.begin_log_write()
     }
@@ -89,14 +90,15 @@ impl Db {
             .then(|| wal.completions(StreamId(0)))?
     }
 
-    /// Returns the way in which each stream's writes become durable, and the reason; empty where that is not known.
+    /// Returns, for each log stream, how its writes become durable, and the reason for that choice. Streams for which
+    /// this is not known are left out.
     #[must_use]
     pub fn log_ways(&self) -> Vec<LogWayReport> {
         self.shared.core().log_ways()
     }
 
-    /// Flushes in this thread if that is quicker, for a thread that would otherwise only wait. Returns whether it
-    /// flushed. If not, call [`nudge`](Db::nudge) and wait.
+    /// For a thread that would otherwise only wait: flushes in this thread, if that is quicker than waking the flusher.
+    /// Returns whether it flushed. If not, call [`nudge`](Db::nudge) and wait.
     #[must_use]
     pub fn flush_here(&self) -> bool {
         self.shared.log.flush_here()
@@ -108,7 +110,7 @@ impl Db {
         self.shared.core().wal().is_stuck()
     }
 
-    /// Returns whether the log's disk was full when it was written or extended last.
+    /// Returns whether the log's disk was full when the log was last written or extended.
     #[must_use]
     pub fn is_disk_full(&self) -> bool {
         self.shared.core().wal().is_disk_full()
@@ -116,7 +118,7 @@ impl Db {
 }
 
 impl Db {
-    /// Returns whether acknowledgements at the rung of the mirror rest on nodes now.
+    /// Returns whether acknowledgements at the mirror rung currently rely on the nodes' memories.
     #[must_use]
     pub fn is_mirrored(&self) -> bool {
         self.shared.mirror.is_mirrored()
@@ -128,8 +130,8 @@ impl Db {
         self.shared.mirror.ship()
     }
 
-    /// Like [`ship`](Self::ship), for a thread that would otherwise only wait: it spins for the replies for a moment.
-    /// Returns whether all that was appended is acknowledged.
+    /// Like [`ship`](Self::ship), for a thread that would otherwise only wait: it spins briefly until the replies
+    /// arrive. Returns whether the nodes have acknowledged all appended frames.
     pub fn ship_here(&self) -> bool {
         self.shared.mirror.ship_here()
     }

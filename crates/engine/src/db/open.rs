@@ -21,10 +21,11 @@ use crate::shared::Shared;
 use crate::yardstick::Yardstick;
 
 impl Db {
-    /// Opens the database in a directory, or makes it. Returns when the data is back.
+    /// Opens the database in a directory, or makes it. Returns when all data is available.
     ///
     /// # Errors
-    /// See [`crate::core::Core::open`]; [`perdura_base::Error::Locked`] if it is open elsewhere.
+    /// As [`crate::core::Core::open`]; [`perdura_base::Error::Locked`] if another process has the
+    /// database open.
     pub fn open(options: Options) -> Result<Db> {
         Db::open_with_progress(options, Arc::new(Progress::default()))
     }
@@ -70,12 +71,12 @@ impl Db {
         Db::open_archived(options, disks, locks, progress, None)
     }
 
-    /// Opens the database with an archive on this disk, which takes the log. Makes the archive if it is missing.
+    /// Opens the database and archives its log onto the disk `archive`, if given. Makes the archive if it is missing.
     ///
     /// # Errors
     /// As [`Db::open`]. [`perdura_base::Error::LostLog`] if the archive holds epochs that the log does not have.
-    /// [`perdura_base::Error::Corrupt`] if it lacks some that the log no longer has. An archive that cannot be read is
-    /// no error: see [`delayed`](Self::delayed).
+    /// [`perdura_base::Error::Corrupt`] if the archive lacks epochs that the log no longer has. An archive that cannot
+    /// be read is no error of the open: [`delayed`](Self::delayed) lists it.
     pub fn open_archived(
         options: Options,
         disks: Disks,
@@ -92,7 +93,7 @@ impl Db {
         opening.open(options, Yardstick::Product)
     }
 
-    /// Opens the database with the log and the archive that the yardstick says, for measurements.
+    /// Opens the database with the log and the archive that `yardstick` chooses, for measurements.
     ///
     /// # Errors
     /// As [`Db::open_archived`](Self::open_archived).
@@ -118,7 +119,7 @@ struct Opening {
     disks: Disks,
     locks: Locks,
     progress: Arc<Progress>,
-    /// The disk of its archive, if it has one.
+    /// The disk of the database's archive, if it has an archive.
     archive: Option<Arc<dyn Disk>>,
 }
 
@@ -156,7 +157,7 @@ impl Opening {
     }
 }
 
-/// Returns the way in which the archive's runs are made.
+/// Returns the method by which the archive's runs are made.
 fn generation(options: &Options, yardstick: Yardstick) -> Generation {
     match (yardstick, options.archive_selects) {
         (Yardstick::Unsorted, _) => Generation::Unsorted,
@@ -177,7 +178,8 @@ fn archiving_onto(disk: Arc<dyn Disk>, options: &Options, clock: &Arc<SystemCloc
     archiving.with_backlog(BacklogOptions { bytes_max, policy })
 }
 
-/// Returns whether a database has been archived: then its archive may be away for now.
+/// Returns whether the anchor says that the database is archived. If so, its archive may be away
+/// for now.
 fn is_archived(disks: &Disks) -> Result<bool> {
     let anchor = read_anchor(disks.data.as_ref())?;
     Ok(anchor.is_some_and(|anchor| anchor.archived.is_some()))
@@ -192,8 +194,8 @@ fn check_archivable(disks: &Disks) -> Result<()> {
     anchor.map_or(Ok(()), |anchor| anchor.check_archivable())
 }
 
-/// Returns the end of a database's archive, as far as the archive can be read. If it cannot be read, the archiver
-/// reports that and tries again.
+/// Returns where a database's archive ends. `None` if the database is not archived, or the archive cannot be read. In
+/// the second case the archiver reports the error and tries again.
 fn archived_end(archiving: &Archiving, disks: &Disks) -> Result<Option<EpochEnds>> {
     let anchor = read_anchor(disks.data.as_ref())?;
     let archived = anchor.filter(|anchor| anchor.archived.is_some());

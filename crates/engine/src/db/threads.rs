@@ -22,7 +22,7 @@ pub(super) struct Threads {
 }
 
 impl Threads {
-    /// Starts the threads. If one does not start, those that have started are stopped.
+    /// Starts the threads. If a thread does not start, stops the threads that have started.
     pub fn start(shared: &Arc<Shared>, locks: Locks) -> Result<Threads> {
         let threads = Threads {
             shared: Arc::clone(shared),
@@ -56,7 +56,8 @@ impl Threads {
         Ok(())
     }
 
-    /// Starts the threads that every database has beside its flushers, and the mirror's.
+    /// Starts the threads other than flushers and archive threads: checkpointer, housekeeper and
+    /// voucher, and the mirror's thread if the database has nodes.
     fn start_keepers(&self) -> Result<()> {
         let shared = &self.shared;
         self.spawn("checkpoint", |shared| shared.checkpoints.run())?;
@@ -96,7 +97,8 @@ impl Threads {
         Ok(())
     }
 
-    /// Starts a thread, which is kept and returned. If it panics, the database stops.
+    /// Starts a thread and returns its handle. `stop` joins the thread. If the thread panics, the
+    /// database stops.
     fn spawn(&self, name: &str, run: impl FnOnce(&Shared) + Send + 'static) -> Result<Thread> {
         let theirs = Arc::clone(&self.shared);
         let spawned = std::thread::Builder::new()
@@ -118,7 +120,7 @@ impl Threads {
     pub fn stop(&self) {
         self.shared.ground.stop();
         for handle in self.handles.lock().drain(..) {
-            // A panic was turned into a stopped database where it happened.
+            // A thread that panicked has already stopped the database.
             drop(handle.join());
         }
     }

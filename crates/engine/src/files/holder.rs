@@ -1,4 +1,4 @@
-//! The process that holds the lock of a directory, for people to read.
+//! A readable description of the process that holds the lock of a directory.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -27,12 +27,13 @@ pub(super) fn of(dir: &str) -> String {
     }
 }
 
-/// Returns the process that holds a lock on the file of this device and inode, by the text of `/proc/locks`: lines such
-/// as `1: FLOCK  ADVISORY  WRITE 1234 08:02:5678 0 EOF`.
+/// Returns the id of the process that holds a lock on the file with this device and inode. `locks` is the text of
+/// `/proc/locks`, with lines such as `1: FLOCK  ADVISORY  WRITE 1234 08:02:5678 0 EOF`.
 fn find(locks: &str, device: u64, inode: u64) -> Option<u32> {
     let held = |line: &str| {
         let mut words = line.split_whitespace();
-        // The number of the lock; one that waits has an arrow behind it, and is passed over.
+        // The lock's number. In a line of a waiting process, an arrow follows the number, so the
+        // next check skips that line.
         words.next()?;
         if words.next()? != "FLOCK" {
             return None;
@@ -72,7 +73,8 @@ mod tests {
         file.lock().expect("a lock");
         let said = of(&dir.path().display().to_string());
         let known = fs::read_to_string("/proc/locks").is_ok_and(|text| {
-            // A file system may number its devices otherwise in this list.
+            // Some file systems show another device number in `/proc/locks` than in the file's
+            // metadata.
             let inode = file.metadata().expect("a file");
             find(&text, inode.dev(), inode.ino()).is_some()
         });

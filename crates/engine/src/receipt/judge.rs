@@ -1,15 +1,15 @@
-//! The decision whether a database contains the write of a receipt, by its anchor and the end of its log.
+//! Decides whether a database contains the write of a receipt, from the database's anchor and the end of its log.
 //!
 //! | the life of the receipt | decided by |
 //! |---|---|
 //! | is the newest | the end of the log, if no process has the database open; else the anchor's vouched epoch |
 //! | has a link in the anchor's chain | the link's durable epoch |
-//! | has an accepted loss | the epoch that was kept |
+//! | has an accepted loss | the last epoch that was kept |
 //! | has neither, and an older life has a link | lost: the life left nothing in the log |
-//! | has neither | kept, but for `mem`: nothing says where that life ended |
+//! | has neither, and no older life has a link | kept; but with durability `mem` undecided, because it is not known where that life ended |
 //!
-//! The last row holds for this reason: a life ends before an epoch that was durable only if the loss was accepted. The
-//! anchor names accepted losses without limit of time.
+//! The reason for the last row: a life can end before an epoch that was durable only if an operator accepted the loss.
+//! The anchor keeps accepted losses for ever.
 
 use perdura_base::Epoch;
 use perdura_recovery::Anchor;
@@ -20,11 +20,11 @@ use crate::durability::Durability;
 /// The end of the newest life of a database.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Newest {
-    /// Up to this epoch, as a restart would decide.
+    /// It ends with this epoch, as a restart would find.
     Ends(Epoch),
-    /// Not decided yet: a process has the database open.
+    /// It has not ended: a process has the database open.
     Open,
-    /// Cannot be decided: the error with which a restart refuses the database.
+    /// Its end cannot be found: a restart refuses the database with this error.
     Refused(String),
 }
 
@@ -67,7 +67,8 @@ pub struct Judged {
 }
 
 impl Receipt {
-    /// Judges the receipt by a database.
+    /// Decides whether a database, given by its anchor and the end of its newest life, contains the
+    /// write.
     #[must_use]
     pub fn judge(&self, anchor: &Anchor, newest: &Newest) -> Judged {
         let (fate, why) = if self.is_of(&anchor.uuid) {
@@ -76,7 +77,8 @@ impl Receipt {
             (Fate::Other, self.stranger(anchor))
         };
         match newest {
-            // The anchor's links and losses are of no use if a restart refuses the database.
+            // If a restart refuses the database, the write cannot be read, whatever the anchor's
+            // links and losses say.
             Newest::Refused(error) if fate == Fate::Kept => Judged {
                 fate: Fate::Undecided,
                 why: format!("{why}, but a restart refuses the database: {error}"),
@@ -186,8 +188,8 @@ mod tests {
 
     const UUID: Uuid = Uuid([0xab; 16]);
 
-    /// Returns an anchor. Life 9 runs. Lives 5 and 7 have links up to epochs 500 and 700. Life 6 left nothing. Of life
-    /// 3 a loss behind epoch 300 was accepted.
+    /// Returns an anchor. Life 9 runs. Lives 5 and 7 have links up to epochs 500 and 700. Life 6 left nothing. In life
+    /// 3, the loss of everything after epoch 300 was accepted.
     fn anchor() -> Anchor {
         let sizes = SegmentSizes::fixed(64 << 20);
         let mut history = History::begin(UUID, 1, Scheme::Differential, 1, sizes);
@@ -231,27 +233,27 @@ mod tests {
         let ends = Newest::Ends(Epoch(950));
         let refused = Newest::Refused("a hole".into());
         for (token, by_log, open) in [
-            // The newest.
+            // The newest life.
             ("abababab-9-950-mem", Fate::Kept, Fate::Undecided),
             ("abababab-9-951-mem", Fate::Lost, Fate::Undecided),
             ("abababab-9-951-disk", Fate::Lost, Fate::Undecided),
             ("abababab-9-900-mem", Fate::Kept, Fate::Kept),
-            // A link.
+            // A life with a link.
             ("abababab-7-700-mem", Fate::Kept, Fate::Kept),
             ("abababab-7-701-mem", Fate::Lost, Fate::Lost),
             ("abababab-5-501-disk", Fate::Lost, Fate::Lost),
-            // Neither link nor loss, behind a life that has a link.
+            // A life without link or loss, after a life that has a link.
             ("abababab-6-600-mem", Fate::Lost, Fate::Lost),
             ("abababab-8-800-mirror", Fate::Lost, Fate::Lost),
-            // An accepted loss.
+            // A life with an accepted loss.
             ("abababab-3-300-mem", Fate::Kept, Fate::Kept),
             ("abababab-3-301-mirror", Fate::Lost, Fate::Lost),
             ("abababab-3-311-disk", Fate::Lost, Fate::Lost),
-            // Neither.
+            // A life without link or loss, and no older life has a link.
             ("abababab-4-400-disk", Fate::Kept, Fate::Kept),
             ("abababab-4-400-mirror", Fate::Kept, Fate::Kept),
             ("abababab-4-400-mem", Fate::Undecided, Fate::Undecided),
-            // An older copy of the directory.
+            // A life after the newest: the directory is an older copy.
             ("abababab-10-1-disk", Fate::Lost, Fate::Lost),
             // Other databases.
             ("cdcdcdcd-9-950-disk", Fate::Other, Fate::Other),

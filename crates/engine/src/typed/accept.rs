@@ -1,9 +1,9 @@
 //! Accepting the results of a replay that differ from the log.
 //!
-//! A command log brings data back by calling procedures again. A procedure may do something else now, because it is not
-//! deterministic or its text has changed. Then the restart stops, and nothing is changed. An operator can accept the
-//! new result instead. Each record that differs is named, and the re-executed result is valid from there on. A
-//! checkpoint ends the open, so that the next one replays none of it.
+//! A replay of logged commands calls the procedures again. A procedure may now give another result, because it is not
+//! deterministic or its text has changed. Then the restart stops and changes nothing. An operator can accept the new
+//! results instead. Each record that differs is then reported, and its new result replaces the logged one. The open
+//! ends with a checkpoint, so that the next open does not replay these records.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -16,12 +16,14 @@ use perdura_wal::Origin;
 
 use crate::catalog::ProcedureRow;
 
-/// Accepts the results of a replay that differ from the log, and gets each record that differs.
+/// Accepts the results of a replay that differ from the log, and calls a function for each record
+/// that differs.
 #[derive(Clone)]
 pub struct AcceptDivergence(Arc<dyn Fn(&Divergence) + Send + Sync>);
 
 impl AcceptDivergence {
-    /// Calls `hear` for each record, on the thread that replays it.
+    /// Returns a value that calls `hear` for each record that differs, on the thread that replays
+    /// the record.
     pub fn new(hear: impl Fn(&Divergence) + Send + Sync + 'static) -> AcceptDivergence {
         AcceptDivergence(Arc::new(hear))
     }
@@ -43,12 +45,13 @@ pub(super) struct Accepted {
 #[derive(Debug, Default)]
 struct Found {
     divergences: Divergences,
-    /// Procedures whose text has changed, by the number that commands name.
+    /// The numbers of procedures whose text has changed. Commands in the log refer to a procedure
+    /// by its number.
     bodies: BTreeSet<u32>,
 }
 
 impl Accepted {
-    /// Returns one without differences.
+    /// Returns a list without differences.
     pub fn new(accept: AcceptDivergence) -> Accepted {
         Accepted {
             accept,
@@ -56,13 +59,14 @@ impl Accepted {
         }
     }
 
-    /// Adds a difference.
+    /// Reports a difference and adds it to the list.
     pub fn note(&self, divergence: Divergence) {
         (self.accept.0)(&divergence);
         self.found.lock().divergences.note(divergence);
     }
 
-    /// Notes, the first time, that the text of a procedure has changed.
+    /// Notes that the text of a procedure has changed. Only the first call for each procedure has
+    /// an effect.
     pub fn note_body(&self, row: &ProcedureRow, runs: u64, parts: &[Part], origin: &Origin) {
         if !self.found.lock().bodies.insert(row.id) {
             return;
@@ -84,7 +88,7 @@ impl Accepted {
     }
 }
 
-/// Adds the procedure to a difference of a call.
+/// Returns the difference of a call with the procedure's name and version added.
 pub(super) fn of_procedure(row: &ProcedureRow, divergence: Divergence) -> Divergence {
     Divergence {
         procedure: Some(format!("{}{}", row.name, row.types)),

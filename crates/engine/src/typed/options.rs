@@ -1,4 +1,4 @@
-//! The declarations of a program about typed tables.
+//! A program's declarations of typed tables and procedures.
 
 use std::sync::Arc;
 
@@ -14,7 +14,8 @@ pub enum LogForm {
     /// The rows that changed.
     #[default]
     Value,
-    /// The procedure and its arguments; rows where a transaction is no procedure call.
+    /// The procedure and its arguments. For a transaction that is no procedure call, the rows that
+    /// changed.
     Command,
 }
 
@@ -36,13 +37,13 @@ pub struct TypedOptions {
     pub schemas: Arc<[Schema]>,
     /// The procedures.
     pub procedures: Arc<[Registered]>,
-    /// Procedures that only the replay of a log may call. The catalog gets none of them.
+    /// Procedures that only a replay of the log may call. They are not added to the catalog.
     pub replayed: Arc<[Registered]>,
-    /// Accepts the results of a replay that differ from the log. `None`: a difference stops the restart.
+    /// If given, the results of a replay that differ from the log are accepted. `None`: a difference stops the restart.
     pub accept: Option<AcceptDivergence>,
     /// The form in which the log holds changes of key-addressed tables.
     pub log: LogForm,
-    /// The contents of the effect of a changed row.
+    /// The contents of the logged effect of a changed row.
     pub form: ValueForm,
     /// True if a call that cannot be logged as a command is refused.
     pub strict: bool,

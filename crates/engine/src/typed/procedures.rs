@@ -17,7 +17,7 @@ pub struct Registered {
 }
 
 impl Registered {
-    /// Returns the procedure of a type.
+    /// Returns the procedure that a type implements.
     #[must_use]
     pub fn of<P: Procedure>() -> Registered {
         Registered {
@@ -31,10 +31,10 @@ impl Registered {
         }
     }
 
-    /// Runs it with encoded arguments.
+    /// Runs the procedure with encoded arguments.
     ///
     /// # Errors
-    /// The error that it aborts with; an error if the arguments do not decode.
+    /// The error with which the procedure aborts, or an error if the arguments cannot be decoded.
     pub fn run(&self, cx: &mut Cx<'_, '_>, args: &[u8]) -> Result<(), Abort> {
         (self.run)(cx, args)
     }

@@ -1,5 +1,5 @@
-//! The reasons why a replay of ordered frames stops: the log needs a procedure or a result that the program does not
-//! give.
+//! The errors that stop a replay of ordered frames: the program lacks a procedure that the log calls, or gives another
+//! result than the log has.
 
 use perdura_base::Error;
 use perdura_recovery::ordered::Divergence;
@@ -19,7 +19,7 @@ pub(super) fn damaged(origin: &Origin, expected: &str, found: &str) -> Error {
     )
 }
 
-/// Returns the error for calls of a procedure that the program does not have in the version that was logged.
+/// Returns the error for a logged call of a procedure that the program does not have, or has only in another version.
 pub(super) fn unknown_procedure(
     row: &ProcedureRow,
     program: &TypedOptions,

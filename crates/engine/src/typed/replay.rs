@@ -1,9 +1,10 @@
 //! Plays the ordered frames of a log: effects by the schemas in the catalog, commands by the program's
 //! procedures.
 //!
-//! A frame runs as a transaction like any other, over the latches of the partitions that it names, at the time that it
-//! had. It logs nothing. The driver, [`perdura_recovery::ordered`], passes frames in the order of every partition.
-//! Memory has no limit meanwhile: committed data fitted once, so it fits again.
+//! A frame runs as an ordinary transaction with the latches of the partitions that the frame names, and with the time
+//! of the original transaction. It logs nothing. The driver, [`perdura_recovery::ordered`], passes the frames so that
+//! each partition sees its frames in order. During a replay memory has no limit, because the committed data fitted into
+//! memory before.
 //!
 //! # Source
 //! *Rethinking Main Memory OLTP Recovery* (001), sections III-B and IV-B.
@@ -48,9 +49,10 @@ struct State {
     memory_limit: u64,
     /// The tables that exist at the log's end.
     catalog: BTreeSet<TableId>,
-    /// By the number that commands name.
+    /// The procedures of the log, by the numbers with which commands refer to them; `None` if the
+    /// program lacks one.
     procedures: BTreeMap<u32, (ProcedureRow, Option<Registered>)>,
-    /// The differences so far. `None`: the caller does not accept any.
+    /// The differences accepted so far. `None`: the caller does not accept differences.
     accepted: Option<Accepted>,
     program: TypedOptions,
 }
@@ -78,8 +80,8 @@ impl Replayer {
         self.state.get().expect("a player begins before it plays")
     }
 
-    /// Returns the program's procedure for a logged version. This is that version, or another one that the caller
-    /// accepts in its place.
+    /// Returns the program's procedure for a logged version: the same version, or, if the caller accepts differences,
+    /// another version with the same argument types. `None`: the program has neither.
     fn program_of(&self, row: &ProcedureRow) -> Option<Registered> {
         let options = &self.options;
         let all = || options.procedures.iter().chain(options.replayed.iter());
@@ -107,7 +109,8 @@ impl OrderedPlayer for Replayer {
         let registry = registry_of(heap, Some(image))?;
         for id in (0..heap.geometry().partitions).map(PartitionId) {
             let mut part = heap.lock(id);
-            // A table has no page yet in a partition to which its first rows come from the log.
+            // A table has no page in a partition whose first rows of it are still in the log. So
+            // all tables are attached to all partitions.
             for (table, schema) in registry.tables() {
                 let is_dropped = !catalog.contains_key(&table);
                 if !(armed(Flaw::TableBornAndDropped) && is_dropped) {
@@ -232,15 +235,16 @@ impl State {
                     Some(_) | None => Ok(()),
                 };
             }
-            // Calls that aborted or panicked left no record, so this call did neither when it was logged.
+            // The original call did not abort or panic, because such calls leave no record in the log.
             Err(_panic) => "it panics now".into(),
-            // A verb refused, for example because of a key that exists already or a partition without its latch.
+            // The procedure or a verb refused, for example because a key exists already or a partition is not latched.
             Ok(Err(Abort::Refused(why) | Abort::Database(Error::Usage(why)))) => why,
             Ok(Err(Abort::Database(error))) => return Err(error),
         };
         let said = ("its changes".into(), format!("no changes: {why}"));
         self.differs(row, Divergence::new(Differs::Abort, place, said))?;
-        // The call changed nothing, but it counts: sequences have no gap.
+        // The call changed nothing, but it still gets its place in each partition's sequence, which
+        // has no gaps.
         let says = Says::Replayed {
             places: parts,
             effects: false,
@@ -270,7 +274,7 @@ impl State {
         self.run(parts, &manner, |tx| {
             let mut effects = payload.effects();
             loop {
-                // Their rows are fetched from memory together.
+                // The memory of several rows is prefetched together.
                 let some = effects.by_ref().take(AHEAD_KEYS);
                 let some: Result<SmallVec<[Effect<'_>; AHEAD_KEYS]>, _> = some.collect();
                 let some = some.map_err(|why| malformed(Family::Effects, why, origin))?;
@@ -291,7 +295,7 @@ impl State {
         })
     }
 
-    /// Drops a table with its rows. The frame fences all partitions.
+    /// Drops a table with its rows. The frame of a drop names all partitions.
     fn drop_table(&self, tx: &mut Tx<'_>, table: TableId, origin: &Origin) -> Result<()> {
         if self.registry.schema(table).is_none() {
             let found = format!("the drop of table {table}");
@@ -326,7 +330,8 @@ impl State {
         origin: &Origin,
     ) -> Result<()> {
         match effect.op {
-            // The catalog has it, or had it until it was dropped, so it is attached.
+            // The catalog at the log's end has this table, or lists it as dropped, so the table is
+            // attached already.
             Op::CreateTable { .. } => return Ok(()),
             Op::DropTable => return self.drop_table(tx, effect.table, origin),
             Op::Delete | Op::Put { .. } | Op::Columns { .. } | Op::Replace { .. } => {}
@@ -379,8 +384,8 @@ impl State {
         Ok(())
     }
 
-    /// Skips a change of a row that does not exist if differences are accepted, else refuses it. An earlier call, one
-    /// whose effects have no hash, then did something else.
+    /// Skips a change of a row that does not exist if differences are accepted, else refuses it. Such a row is missing
+    /// if an earlier call gave another result but has no hash of its effects, so that the difference was not found.
     fn row_is_missing(&self, op: &str, parts: &[Part], origin: &Origin) -> Result<()> {
         let said = (
             "the row that it changed".into(),

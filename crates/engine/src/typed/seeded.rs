@@ -1,4 +1,4 @@
-//! The seeded bug of a restart that logs again the frames that it replays; see [`perdura_base::flaw`].
+//! A seeded bug for tests: a restart logs the frames that it replays again; see [`perdura_base::flaw`].
 
 use std::cell::RefCell;
 

@@ -1,5 +1,5 @@
-//! The program's declarations compared with the catalog: schemas are compared, missing tables made, procedures
-//! numbered.
+//! Compares the program's declarations with the catalog: checks schemas, makes missing tables, and gives procedures
+//! their numbers.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -20,14 +20,15 @@ use crate::catalog::{
 pub(crate) struct TypedState {
     pub options: TypedOptions,
     pub registry: Registry,
-    /// By name: the number that commands name, and the hash of the text.
+    /// The program's procedures by name: the number with which commands refer to the procedure, and
+    /// the hash of its text.
     procedures: HashMap<&'static str, (u32, u64)>,
     /// Dropped tables that the catalog still names.
     pub dropped: Mutex<Vec<Dropped>>,
 }
 
 impl TypedState {
-    /// Returns the tables that a restarted heap has. No procedure has a number yet.
+    /// Returns the state with the typed tables of a restarted heap. No procedure has a number yet.
     pub fn new(heap: &Heap, options: &TypedOptions) -> Result<TypedState> {
         Ok(TypedState {
             registry: registry_of(heap, None)?,
@@ -89,7 +90,7 @@ impl TypedState {
         Ok(missing)
     }
 
-    /// Returns the declared procedures that the catalog lacks in their version. The others get their numbers.
+    /// Returns the declared procedures whose version is not in the catalog. The others get their numbers.
     pub fn number_procedures(&mut self, heap: &Heap) -> Result<Vec<(&'static str, u64, String)>> {
         let rows = procedures_of(heap)?;
         let mut missing = Vec::new();
@@ -109,11 +110,11 @@ impl TypedState {
         Ok(missing)
     }
 
-    /// Makes missing tables and procedures known, within a transaction that holds every latch. Returns the argument of
-    /// [`publish`](Self::publish).
+    /// Adds missing tables and procedures to the catalog, within a transaction that holds every latch. Returns the
+    /// argument for [`publish`](Self::publish).
     ///
     /// # Errors
-    /// Those of a write.
+    /// The errors of a write.
     pub fn make(
         &self,
         tx: &mut Tx<'_>,
@@ -159,7 +160,7 @@ impl TypedState {
         Ok(made)
     }
 
-    /// Takes over the tables and procedures that a transaction made.
+    /// Adds the tables and procedures that a transaction made to this state, after its commit.
     pub fn publish(&mut self, made: Made) {
         for (id, schema) in made.tables {
             self.registry.add(id, schema);
@@ -202,8 +203,8 @@ pub(crate) struct Made {
     procedures: Vec<(&'static str, u32, u64)>,
 }
 
-/// Returns the typed tables of a heap whose catalog is indexed. With `replayed`, the checkpoint epoch of a replay's
-/// image, it includes the tables that were dropped behind that image.
+/// Returns the typed tables of a heap whose catalog is indexed. `replayed` is the checkpoint epoch of the image from
+/// which a replay starts. If given, the result also has the tables whose drop that image does not reflect.
 pub(crate) fn registry_of(heap: &Heap, replayed: Option<CkptEpoch>) -> Result<Registry> {
     let seed = heap.geometry().hash_seed;
     let mut registry = Registry::new(*heap.geometry(), seed);

@@ -1,5 +1,5 @@
-//! A database with an archive: everything durable gets there, once, and an archive that fails costs nothing but room in
-//! the log.
+//! A database with an archive. Everything durable gets into the archive, once, and an archive that fails only costs
+//! room in the log.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -21,7 +21,7 @@ use crate::with_threads::set;
 
 const LIFE: u64 = 1;
 
-/// A database, its archive on a separate disk, and the records that the log has had.
+/// A database, its archive on a separate disk, and all records that were ever in the log.
 struct World {
     rng: fastrand::Rng,
     streams: usize,
@@ -31,7 +31,7 @@ struct World {
     core: Core,
     archiving: Archiving,
     merging: Merging,
-    /// The end of the part of the log that was read, and its records.
+    /// The end of the part of the log that was read, and the records of that part.
     at: EpochEnds,
     records: Vec<Record>,
     fails: bool,
@@ -118,7 +118,7 @@ impl World {
         self.read();
     }
 
-    /// Reads the log before it can be cut.
+    /// Reads the new part of the log, before the log can be cut.
     fn read(&mut self) {
         self.records
             .extend(read_log(&self.core, &mut self.at).unwrap());
@@ -152,7 +152,7 @@ impl World {
     }
 
     fn failed(&mut self, error: &Error) {
-        // After a manifest of which the merger does not know whether it is durable, the archiver stops as well.
+        // If the merger does not know whether its manifest is durable, the archiver stops too.
         let is_known = matches!(error, Error::Stopped(_));
         assert!(self.fails || is_known, "{error}");
         self.seen.errors += 1;
@@ -160,14 +160,14 @@ impl World {
         self.store.set_plan(FaultPlan::default());
         self.fails = false;
         if self.archiving.lent().get().is_none() {
-            // The archiver cannot open the archive again before the merger has let go of it.
+            // The archiver cannot open the archive again before the merger has dropped it.
             let step = self.merging.step(0);
             assert!(matches!(step, Ok(MergingStep::Idle)), "{step:?}");
         }
     }
 
-    /// Begins the next life of the archive's machine, if it has lost its power. A proof that a power cut ends is
-    /// deferred, and is no error.
+    /// If the archive's machine has lost power, begins its next life. A proof that a power cut ends is deferred without
+    /// an error.
     fn repower(&mut self) {
         if !self.store.has_power() {
             self.seen.power_cuts += 1;
@@ -187,7 +187,7 @@ impl World {
         self.store.set_plan(any_fault(&mut self.rng, 25, 6));
     }
 
-    /// Crashes the database's machine; sometimes the archive's, too.
+    /// Crashes the database's machine, and sometimes also the archive's machine.
     fn next_life(&mut self) {
         self.seen.lives += 1;
         self.log.crash(CrashProfile::Worst, self.rng.u64(..));
@@ -208,7 +208,7 @@ impl World {
         self.read();
     }
 
-    /// Archives everything and compares the archive with the records that the log has had.
+    /// Archives everything and compares the archive with all records that were ever in the log.
     fn judge(&mut self) {
         self.repower();
         self.store.set_plan(FaultPlan::default());
@@ -250,13 +250,13 @@ impl World {
         let mut archived = found.iter().peekable();
         for record in &self.records {
             if archived.next_if_eq(&record).is_none() {
-                // It stands before the start of the image with which the archive begins.
+                // The record is from before the start of the image with which the archive begins.
                 let (epoch, tag) = (record.2, record.4);
                 assert!(epoch == manifest.begin && Some(tag) < self.first_image);
             }
         }
         assert_eq!(archived.next(), None);
-        // The log is cut for the archive, and no further than that.
+        // The log is cut up to the end of the archive, and no further.
         self.core.checkpoint_now().unwrap();
         self.core.checkpoint_now().unwrap();
         let from_begin = read_log(&self.core, &mut begin(self.streams));
@@ -316,7 +316,7 @@ fn the_archive_has_what_the_log_had_whatever_fails_on_either_disk() {
     assert!(sum.truncated > 150 && sum.merges > 50, "{sum:?}");
 }
 
-/// An hour of runs of a second, merged as they come: few are there at any time, and they have all records.
+/// An hour with one run a second, merged as they come. At any time there are few runs, which have all records.
 #[test]
 fn runs_of_an_hour_are_few_at_any_time() {
     let mut world = World::new(5);
@@ -356,7 +356,7 @@ fn runs_of_an_hour_are_few_at_any_time() {
     world.judge();
 }
 
-/// Steps until nothing is to be done.
+/// Steps the archiver until it is idle. Returns the number of runs made.
 fn drain(core: &Core, archiving: &mut Archiving) -> usize {
     let mut runs = 0;
     loop {
@@ -414,8 +414,9 @@ fn an_archive_that_is_gone_is_not_begun_again_and_the_log_is_kept() {
     assert_eq!(elsewhere.end_of(&Uuid([9; 16]), &logs(&log)).unwrap(), None);
 }
 
-/// The simulator found an archive that was behind the anchor. A killed process had published a manifest and not made it
-/// durable. The next life believed it and cut the log behind it. Then the archive's machine lost power.
+/// The simulator found an archive that ended before the position in the anchor. A killed process had published a
+/// manifest without making it durable. The next life relied on the manifest and cut the log. Then the archive's machine
+/// lost power, and with it the manifest.
 #[test]
 fn the_log_is_cut_behind_what_a_killed_process_left_only_when_that_is_durable() {
     for steps in 1.. {

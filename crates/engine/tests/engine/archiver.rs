@@ -16,7 +16,7 @@ use crate::core_steps::{open, put};
 const DIR: &str = "archive";
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// Partition, local page, epoch, update number, tag, fragments.
+/// A page record: partition, local page, epoch, update number, tag, fragments.
 pub type Record = (PartitionId, u32, Epoch, u32, CkptEpoch, Vec<u8>);
 
 pub fn begin(streams: usize) -> EpochEnds {
@@ -26,7 +26,8 @@ pub fn begin(streams: usize) -> EpochEnds {
     }
 }
 
-/// Reads the page records of the durable epochs behind `from`, which moves to D.
+/// Reads the page records of the durable epochs after `from`, and moves `from` to D, the durable
+/// end.
 pub fn read_log(core: &Core, from: &mut EpochEnds) -> Result<Vec<Record>, Error> {
     let chunks = core.heap().geometry().chunks();
     let durable = core.wal().durable_end(Rung::Disk);
@@ -74,8 +75,8 @@ pub fn read_run(run: &Arc<Run>, records: &mut Vec<Record>) -> Result<(), Error> 
     Ok(())
 }
 
-/// Returns the runs that a restart of the archive finds, one behind the other. Of runs that begin with the same epoch
-/// the newest counts.
+/// Returns the runs that a restart of the archive finds, each beginning where the previous one ends. If several runs
+/// begin with the same epoch, the newest counts.
 fn runs(core: &Core, store: &Arc<SimDisk>) -> Vec<Arc<Run>> {
     let uuid = core.anchor().get().uuid;
     let disk = store.life();
@@ -94,7 +95,7 @@ fn runs(core: &Core, store: &Arc<SimDisk>) -> Vec<Arc<Run>> {
     tiling
 }
 
-/// Returns the end of the runs, and the latest moment.
+/// Returns where the runs end, and the time of the latest moment.
 fn end_of(runs: &[Arc<Run>], streams: usize) -> (EpochEnds, u64) {
     let moments = runs.iter().flat_map(|run| run.moments().list());
     let wall_us = moments.map(|moment| moment.wall_us).max().unwrap_or(0);
@@ -115,12 +116,12 @@ fn store(seed: u64) -> Arc<SimDisk> {
     disk
 }
 
-/// Returns an archiver that continues behind `end`.
+/// Returns an archiver that continues from `end`.
 fn archiver(core: &Core, store: &Arc<SimDisk>, (end, wall_us): &(EpochEnds, u64)) -> Archiver {
     let source = core.log_source(end).unwrap();
     let options = ArchiverOptions {
         workspace_bytes: 20_000,
-        // An archive may have runs of both.
+        // An archive may have runs of both methods.
         row: match end.epoch.0 % 2 {
             0 => Generation::Quick,
             _ => Generation::Selection,
@@ -148,7 +149,7 @@ struct World {
     now_ns: u64,
     /// True if the store is to fail.
     fails: bool,
-    /// Of the store's next crash.
+    /// The profile of the store's next crash.
     profile: CrashProfile,
     seen: Seen,
 }
@@ -196,7 +197,7 @@ impl World {
         }
     }
 
-    /// Takes a step. An error ends the archiver, and another one begins.
+    /// Takes a step. After an error, replaces the archiver by a new one.
     fn step(&mut self) -> Result<ArchiverStep, String> {
         let durable = self.core.wal().durable_end(Rung::Disk);
         match self.archiver.step(&durable, self.now_ns) {
@@ -222,13 +223,14 @@ impl World {
         }
     }
 
-    /// Begins another archiver, after a crash of the store. It begins at the end of the runs that exist.
+    /// Begins a new archiver at the end of the existing runs. If the store has lost its power, crashes the store first.
     fn recover(&mut self) {
         if !self.store.has_power() {
             self.seen.power_cuts += 1;
             self.store.crash(self.profile, self.rng.u64(..));
             self.profile = self.rng.choice(CrashProfile::ALL).unwrap();
-            // After a killed process the folder's entries are seen, and not durable.
+            // If only the process was killed, the folder's entries are visible but may not be
+            // durable. So sync the folder.
             self.store.life().sync_dir(DIR).unwrap();
             let found = end_of(&runs(&self.core, &self.store), self.streams);
             assert!(
@@ -336,7 +338,7 @@ fn runs_have_the_records_of_the_durable_epochs_once_whatever_fails() {
     assert!(sum.lives > 500 && sum.behind_told > 10, "{sum:?}");
 }
 
-/// A power cut before each operation on the archive's disk, in turn.
+/// Tries a power cut before each operation on the archive's disk, one after the other.
 #[test]
 fn a_crash_at_each_io_of_the_archiver_loses_and_doubles_nothing() {
     for profile in [
@@ -386,7 +388,7 @@ fn the_seeded_bug_of_a_run_that_is_cut_inside_an_epoch_is_caught() {
     assert_eq!(why, "a run ends where an epoch does");
 }
 
-/// Steps until nothing is to be done. Returns the runs.
+/// Steps the archiver until it is idle. Returns the runs made.
 fn drain(core: &Core, archiver: &mut Archiver, now_ns: u64) -> Vec<ArchivedRun> {
     let mut made = Vec::new();
     loop {
@@ -422,7 +424,8 @@ fn a_run_is_cut_by_age_by_size_and_when_asked_for_and_none_is_while_the_database
         "moments do not go back"
     );
 
-    // Nothing is logged, so nothing is written, whatever time passes and whatever is asked for.
+    // Nothing new is in the log. So the archiver writes nothing, although much time passes and a
+    // run is requested.
     let before = store.ops();
     archiver.cut_at(durable.epoch);
     assert_eq!(drain(&core, &mut archiver, 99 * SECOND_NS), []);
@@ -435,7 +438,7 @@ fn a_run_is_cut_by_age_by_size_and_when_asked_for_and_none_is_while_the_database
     assert_eq!(made.len(), 1);
     assert_eq!(made[0].summary.id.epochs.begin, Epoch(durable.epoch.0 + 1));
 
-    // Marks of a checkpoint are no records, but the log ends behind them.
+    // Marks of a checkpoint are not archived as records, but they move the end of the log.
     core.checkpoint_now().unwrap();
     drain(&core, &mut archiver, 99 * SECOND_NS);
     let made = drain(&core, &mut archiver, 100 * SECOND_NS);
@@ -479,7 +482,8 @@ fn ordered_frames_are_counted_and_what_no_archive_can_hold_is_refused() {
     }
 }
 
-/// Draws an error or a power cut at one of the next I/Os; of names and syncs, at one of the next few.
+/// Draws an error or a power cut. It strikes one of the next `ios` I/Os, or one of the next `few` operations on names
+/// or syncs.
 pub fn any_fault(rng: &mut fastrand::Rng, ios: u64, few: u64) -> FaultPlan {
     let (at, plan) = (rng.u64(1..ios), FaultPlan::default());
     match rng.u8(0..6) {

@@ -1,4 +1,5 @@
-//! The log is kept for an archive, over checkpoints, crashes and restarts, and no longer than that.
+//! The log is kept for an archive, across checkpoints, crashes and restarts, until the archive has
+//! it, and no longer.
 
 use std::sync::Arc;
 
@@ -44,7 +45,7 @@ fn drain(core: &Core, source: &mut EpochSource) -> Result<Vec<Origin>, Error> {
     }
 }
 
-/// Writes about 100 kB: less than a segment.
+/// Writes about 100 kB, which is less than a segment.
 fn write(core: &Core, round: usize) {
     for key in 0..25 {
         put(core, &format!("key{key}"), &vec![key; 4000 + round]);
@@ -52,7 +53,8 @@ fn write(core: &Core, round: usize) {
     core.flush_all().unwrap();
 }
 
-/// Runs a history in which the archive follows the log late and lives end. Returns the number of its groups.
+/// Runs a history in which the archive lags behind the log, over several lives. Returns the number of groups that the
+/// archive read.
 fn history(seed: u64, is_declared: bool) -> Result<usize, Error> {
     let mut rng = fastrand::Rng::with_seed(seed);
     let disk = SimDisk::new(seed);
@@ -88,7 +90,7 @@ fn history(seed: u64, is_declared: bool) -> Result<usize, Error> {
     }
     groups += drain(&core, &mut source)?.len();
     if is_declared {
-        // The log is not kept for epochs that the archive has.
+        // The log is not kept for epochs that are in the archive.
         core.set_archived(source.at())?;
         core.checkpoint_now()?;
         core.checkpoint_now()?;
@@ -162,7 +164,8 @@ fn the_section_is_written_when_archiving_begins_and_when_the_log_is_cut_and_goes
     assert_eq!((section(), core.archived()), (None, None));
 }
 
-/// A long chain of lives makes a restart take two checkpoints, unless the archive keeps the chain anyway.
+/// A long chain of lives makes a restart take two checkpoints to shorten the chain. It takes none if the log is kept
+/// for an archive, because the chain then stays anyway.
 #[test]
 fn a_restart_takes_no_checkpoints_for_lives_that_the_archive_does_not_hold() {
     for (is_declared, checkpoints) in [(false, 2), (true, 0)] {
@@ -229,7 +232,7 @@ fn an_archive_ahead_of_the_log_or_behind_the_anchor_ends_the_opening_and_changes
     let core = open_archived(&disk, &whole).unwrap();
     assert!(get(&core, "key0").is_some());
 
-    // No database is there, but an archive of one.
+    // The disk has no database, but the archive of a database is given.
     let empty = SimDisk::new(2);
     let lost = open_archived(&empty, &whole).map(drop).unwrap_err();
     assert!(

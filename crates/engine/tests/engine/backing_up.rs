@@ -1,4 +1,5 @@
-//! Backups of an open database: the first one by itself, the image held while it is copied, and writers first.
+//! Backups of an open database. The first backup is made without a request. The image is held while it is copied, but
+//! writers have priority.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,8 +13,8 @@ use perdura_restore::backup::BackupCopy;
 use crate::core_steps::{open, put};
 use crate::with_threads::set;
 
-/// Copies the newest image while two checkpoints are taken. Returns how the copy ends and how often a checkpoint was
-/// delayed.
+/// Copies the newest image while two checkpoints are taken. Returns the result of the copy, and how often a checkpoint
+/// was delayed.
 fn copied_under_checkpoints(log: &Arc<SimDisk>, core: &Core) -> (Result<u64, Error>, usize) {
     let archive: Arc<dyn Disk> = Arc::new(MemDisk::new());
     archive.make_dir("archive").unwrap();
@@ -118,11 +119,11 @@ fn archiving_begins_with_a_backup_and_until_then_nothing_is_restorable() {
         let caught_up = |stats: &ArchiveStats| stats.lag_epochs == 0 && stats.runs > 0;
         wait_until(db, caught_up).restorable
     };
-    // The archive has all that was ever logged.
+    // This archive has everything that was ever logged.
     let db = open_db(Arc::new(MemDisk::new()), false);
     assert!(restorable(&db).starts_with("yes, from the whole log"));
     db.abandon();
-    // It begins with an image that it does not have.
+    // This archive begins at an image that it does not have.
     let disk = Arc::new(MemDisk::new());
     let db = open_on(&disk, None, false);
     db.wait(set(&db, b"zero", b"0")).unwrap();
@@ -138,7 +139,7 @@ fn archiving_begins_with_a_backup_and_until_then_nothing_is_restorable() {
     assert_eq!(first.restorable, "yes");
     assert_eq!((first.backup.made, first.backup.error), (1, None));
     assert!(first.run_bytes > 0 && first.backup_bytes > 0);
-    // The image of the backup is what proofs begin with, and the next image is proven.
+    // Proofs begin with the image of the backup, so the next image is proven.
     db.wait(set(&db, b"two", b"2")).unwrap();
     db.checkpoint().unwrap();
     let proven = wait_until(&db, |stats| stats.proof.result == "holds");
@@ -163,7 +164,8 @@ fn a_copy_is_given_up_when_the_database_is_closed_and_its_checkpoint_needs_the_i
     assert_eq!(db.begin_backup().unwrap(), 1);
     wait_until(&db, |stats| stats.backup.pages > 0);
     db.wait(set(&db, b"one", b"1")).unwrap();
-    // Into the other image; the next one would overwrite what is copied.
+    // This checkpoint goes into the other image. The next one would overwrite the image that is
+    // being copied.
     db.checkpoint().unwrap();
     let running = db.backup_state();
     assert!(

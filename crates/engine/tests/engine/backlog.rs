@@ -1,4 +1,4 @@
-//! Runs wait on the log's disk while the archive is away, and nothing of them is lost, whichever disk is.
+//! While the archive is away, runs wait on the log's disk. Whichever disk is lost, their data is not.
 
 use std::sync::Arc;
 
@@ -22,8 +22,8 @@ fn waiting(world: &World) -> Option<Arc<Store>> {
     store.filter(|store| store.manifest().runs().next().is_some())
 }
 
-/// Runs a history in which the archive goes away and comes back, and whose data disk is lost in the end. The log and
-/// the archive are left. Together they must have all that was acknowledged.
+/// Runs a history in which the archive goes away and comes back, and in the end the data disk is lost. Log and archive
+/// together must then have everything that was acknowledged.
 fn lose_the_data_disk(seed: u64, seen: &mut Seen) -> Result<(), String> {
     let mut rng = fastrand::Rng::with_seed(seed);
     let mut world = World::new(seed);
@@ -110,7 +110,8 @@ fn everything_acknowledged_is_restored_whatever_waits_in_the_backlog() {
     );
 }
 
-/// The log is cut behind the backlog: a restore that does not read it finds a hole, and one that does has everything.
+/// The log is cut because the backlog has its epochs. A restore that reads the backlog gets everything. A restore that
+/// does not read it finds epochs missing.
 #[test]
 fn a_log_that_was_cut_behind_the_backlog_is_restored_with_it_and_not_without() {
     let mut rng = fastrand::Rng::with_seed(3);

@@ -1,4 +1,5 @@
-//! The cost in the log of a change of a big collection, and the remains of a deleted one.
+//! The bytes that a change of a big collection takes in the log, and the removal of a deleted
+//! collection.
 
 use std::sync::Arc;
 
@@ -72,7 +73,7 @@ fn one_change_of_a_big_collection_logs_less_than_256_bytes() {
         let core = open(&disk);
         let table = core.database(0);
         let home = fill(&core, b"big", shape, MANY);
-        // Slots that are used again hold what was there before.
+        // The slots of removed elements are used again. They still hold the old bytes.
         run(&core, |tx| {
             for i in 0..2000u32 {
                 if shape == Shape::List {

@@ -11,7 +11,8 @@ use perdura_heap::MemoryUse;
 
 use crate::core_steps::{env, small};
 
-/// The contents of a key: fields, members and scores by name; items in their order.
+/// The content of a key in the model: fields, members and scores by name, list items in their
+/// order.
 #[derive(Debug, Clone, PartialEq)]
 enum Value {
     String(Vec<u8>),
@@ -125,7 +126,8 @@ fn name(rng: &mut fastrand::Rng) -> Vec<u8> {
     }
 }
 
-/// Draws a key. Some keys leave a header no room in a slot, always or with an expiry.
+/// Draws a key. Some keys are so long that a header with them does not fit into a slot, or does not
+/// fit if it has an expiry.
 fn key(rng: &mut fastrand::Rng) -> Vec<u8> {
     match rng.u8(0..40) {
         0 => vec![b'k'; 20_000],
@@ -152,7 +154,7 @@ fn score(rng: &mut fastrand::Rng) -> Vec<u8> {
     score.to_le_bytes().to_vec()
 }
 
-/// Makes one random change of one element, or a few hundred of them.
+/// Makes one random change of one element or of a few hundred elements.
 fn change(
     tx: &mut Tx<'_>,
     rng: &mut fastrand::Rng,
@@ -175,7 +177,8 @@ fn change(
                     items.push(v);
                 }
                 3..=4 => {
-                    // Always before the same item, so that gaps are used up.
+                    // Inserts always before the same item, so that the gap between labels is used
+                    // up.
                     for _ in 0..rng.usize(1..40) {
                         let v = value(rng);
                         tx.list_insert(table, home, index, &v)?;

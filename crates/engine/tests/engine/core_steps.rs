@@ -53,7 +53,7 @@ pub fn get(core: &Core, key: &str) -> Option<Vec<u8>> {
     read.expect("a get").0
 }
 
-/// Makes a write without waiting for its ticket.
+/// Makes a write without using its ticket. The caller makes it durable with `flush_all`.
 pub fn put(core: &Core, key: &str, value: &[u8]) {
     let _waited_for_by_flush_all = set(core, key, value);
 }
@@ -77,8 +77,8 @@ fn what_is_durable_survives_a_power_cut_and_what_is_not_is_gone_whole() {
     }
 }
 
-/// A verb that the log refuses may have made half of its changes. RENAME removes the old name and asks for more room
-/// before it writes the new one.
+/// If the log refuses a verb, half of the verb's changes may already be made. RENAME removes the old name and then
+/// requests more room, before it writes the new name.
 #[test]
 fn nothing_of_a_transaction_is_kept_whose_closure_dropped_a_refused_write() {
     let options = CoreOptions {
@@ -110,8 +110,8 @@ fn nothing_of_a_transaction_is_kept_whose_closure_dropped_a_refused_write() {
     assert_eq!(core.digest().unwrap(), digest);
 }
 
-/// The flush was published, and then its transaction was undone. The database had a table that the catalog did not
-/// name.
+/// There was a bug: the flush was published, and then its transaction was undone. The database then used a table that
+/// was not in the catalog.
 #[test]
 fn a_flush_is_not_published_if_the_closure_dropped_a_refused_write() {
     let options = CoreOptions {
@@ -126,7 +126,7 @@ fn a_flush_is_not_published_if_the_closure_dropped_a_refused_write() {
     let refused = core.transact(&core.all_partitions(), |tx| {
         let mut flush = Renewal::default();
         core.begin_flush(tx, Some(0), &mut flush)?;
-        // Others write faster than the disk takes it.
+        // Other transactions write faster than the disk.
         let (none, filler) = (PartitionSet::empty(), [0; 12 * 1024]);
         for _ in 0..4 {
             let wal = core.wal();
@@ -182,7 +182,7 @@ fn a_table_of_a_kind_that_this_build_does_not_know_is_refused_by_name_and_nothin
     }
 }
 
-/// Redis's databases are one choice of names among others.
+/// Any table names may be used. Redis's databases are only the default.
 #[test]
 fn tables_are_known_by_name_emptied_and_swapped_with_their_durability() {
     let disk = SimDisk::new(1);
@@ -304,7 +304,7 @@ fn an_epoch_is_durable_only_when_every_stream_holds_its_part() {
     drain(StreamId(1));
     assert!(before < newest);
     assert_eq!(core.wal().durable(Rung::Disk), newest);
-    // If the second stream had nothing of the epoch, one stream would suffice.
+    // If the second stream had nothing of the epoch, flushing one stream is enough.
     assert!(after_one == before || after_one == newest);
 }
 
@@ -340,7 +340,7 @@ fn a_flush_leaves_the_indexes_of_its_tables_to_the_purge() {
     let core = open(&disk, 1);
     put(&core, "key", b"value");
     while core.purge_step().unwrap() > 0 {}
-    // Sixteen databases in each partition.
+    // Each partition has the tables of sixteen databases.
     let _flushed = core.flush_database(None).unwrap();
     let partitions = usize::from(core.heap().geometry().partitions);
     let steps: Vec<usize> = (0..partitions)
@@ -350,7 +350,7 @@ fn a_flush_leaves_the_indexes_of_its_tables_to_the_purge() {
     assert!(core.purge_step().unwrap() < 16);
 }
 
-/// Makes two images and a log behind each. Returns the digest.
+/// Makes two images, with writes after each. Returns the digest.
 pub fn two_images(disk: &Arc<SimDisk>) -> u64 {
     let core = open(disk, 1);
     for round in 0..3u8 {
@@ -373,7 +373,7 @@ pub fn pages_of(disk: &Arc<SimDisk>, image: &str) -> (String, u64) {
         .unwrap()
 }
 
-/// The only image left must not be the first to be overwritten.
+/// If one image is damaged, the next checkpoint must not overwrite the other one.
 #[test]
 fn after_a_page_was_rebuilt_the_damaged_image_is_rewritten_first() {
     let disk = SimDisk::new(6);
@@ -462,8 +462,8 @@ fn damage_that_nothing_can_repair_is_reported_and_changes_nothing() {
     assert_eq!(disk.read_all("anchor").unwrap(), before);
 }
 
-/// Found in review: in a database's first life, before any checkpoint, log directories were given in another order. No
-/// stream found its own segment. The database opened empty, and the anchor then voided the log.
+/// Found in review. In a database's first life, before any checkpoint, the log directories were given in another order.
+/// No stream found its segment, so the database opened empty, and its new anchor made the old log invalid.
 #[test]
 fn log_directories_in_another_order_are_refused_and_nothing_is_lost() {
     let (data, logs) = (SimDisk::new(1), [SimDisk::new(2), SimDisk::new(3)]);
@@ -491,8 +491,8 @@ fn log_directories_in_another_order_are_refused_and_nothing_is_lost() {
     assert_eq!(get(&core, "key 19").as_deref(), Some(&b"value"[..]));
 }
 
-/// Found in review: a page was damaged, and the disk then failed to return the older image. That was reported as damage
-/// beyond repair. A read that fails is only that, and the next start succeeds.
+/// Found in review. A page was damaged, and the read of the older image then failed. This was reported as damage beyond
+/// repair. It should be only a read error, and the next start succeeds.
 #[test]
 fn a_read_that_fails_while_a_page_is_rebuilt_is_no_damage_beyond_repair() {
     let disk = SimDisk::new(11);
@@ -537,7 +537,7 @@ fn the_age_of_what_is_not_durable_counts_from_its_write_however_long_a_sync_take
     assert_eq!(core.age_ns(Rung::Disk), ms(7), "no flusher has looked yet");
     assert!(core.close_epoch().is_some());
     while core.flush_step(StreamId(0)).expect("a write") != FlushProgress::Wrote {}
-    // The sync of the first epoch takes 500 ms; 4 ms after its begin a second one is written.
+    // The sync of the first epoch takes 500 ms. A second epoch is written 4 ms after the sync has begun.
     clock.advance_us(4_000);
     put(&core, "b", b"2");
     assert_eq!(core.age_ns(Rung::Disk), ms(11));

@@ -1,6 +1,6 @@
 //! Random histories of the product over several lives, with lasting damage to the newest image. Each life begins with
-//! the data that the older image and the log restore. Every level, number of threads and order gives the rows of the
-//! transactions up to the durable epoch, and no other.
+//! the data that the older image and the log restore. With every restart level, number of threads and order, the result
+//! must be exactly the rows of the transactions up to the durable epoch.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::core_steps::{env, small};
 
 const LIVES: u32 = 6;
 const KEYS: u64 = 120;
-/// Sizes of rows, from small ones to those that take separate pages.
+/// Sizes of rows, from small rows to rows that take separate pages.
 const ROW_BYTES: [usize; 5] = [10, 100, 700, 3000, 40_000];
 
 type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -71,7 +71,7 @@ fn rows(core: &Core) -> Rows {
     rows
 }
 
-/// The damage that the seeds met: a test that damages nothing proves nothing.
+/// Counts of the damage in all histories, because a test that damages nothing proves nothing.
 #[derive(Default, Debug)]
 struct Seen {
     damaged: u32,
@@ -101,7 +101,7 @@ impl Run<'_> {
         rows
     }
 
-    /// Puts and deletes of one transaction, which is rolled back at times.
+    /// Runs one transaction of puts and deletes. Sometimes it is rolled back.
     fn transact(&mut self, core: &Core) {
         let mut writes = Writes::new();
         for _ in 0..self.rng.usize(1..4) {
@@ -160,7 +160,7 @@ impl Run<'_> {
         self.disk.crash(profile, self.rng.u64(..));
     }
 
-    /// Damages the newest of two complete images, at times.
+    /// If there are two complete images, sometimes damages the newest one.
     fn damage(&mut self) {
         let anchor = read_anchor(self.disk.life().as_ref()).unwrap().unwrap();
         let whole = anchor.images.iter();

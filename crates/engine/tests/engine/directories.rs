@@ -8,7 +8,7 @@ use perdura::{Db, Error, Options};
 
 use crate::with_threads::set;
 
-/// Images on two disks, two streams on two more.
+/// Returns options with images on two disks and log streams on two others.
 fn spread(root: &Path) -> Options {
     let dirs = |names: [&str; 2]| -> Vec<PathBuf> { names.map(|name| root.join(name)).to_vec() };
     Options {
@@ -83,7 +83,7 @@ fn images_spread_over_disks_come_back_and_a_disk_that_is_missing_is_named() {
     db.close().unwrap();
 }
 
-/// The pages of a disk apart may belong to a database whose anchor is elsewhere.
+/// Pages on a separate disk may belong to another database, whose anchor is elsewhere.
 #[test]
 fn a_new_database_does_not_take_the_image_disk_of_another() {
     let root = tempfile::tempdir().unwrap();
@@ -99,7 +99,8 @@ fn a_new_database_does_not_take_the_image_disk_of_another() {
     db.close().unwrap();
 }
 
-/// Two disks of images in one directory: the database would be made, and refused at every start.
+/// Two image disks that are the same directory must be refused at once. Otherwise the database
+/// would be made, and then refused at every start.
 #[test]
 fn a_directory_that_is_named_for_two_image_disks_is_refused_before_anything_is_made() {
     let root = tempfile::tempdir().unwrap();
@@ -113,7 +114,7 @@ fn a_directory_that_is_named_for_two_image_disks_is_refused_before_anything_is_m
     Db::open(options).unwrap().close().unwrap();
 }
 
-/// The data directory may be one of the images' disks, and the only one.
+/// The data directory may also be one of the image disks, or the only one.
 #[test]
 fn the_data_directory_can_be_an_image_disk() {
     let root = tempfile::tempdir().unwrap();
@@ -185,7 +186,7 @@ fn who_waits_for_a_lock_says_at_once_for_which_process_and_how_long() {
         line.contains("process") && line.contains("locked by process"),
         "{line}"
     );
-    // The lock is freed as soon as the wait was reported.
+    // The test releases the lock as soon as the wait is reported.
     let patient = Options {
         lock_wait: Duration::from_secs(60),
         ..options

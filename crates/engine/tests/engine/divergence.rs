@@ -1,4 +1,4 @@
-//! Replays that differ from the log: they stop the restart, and with `accept_divergence` it continues.
+//! Replays that differ from the log. They stop the restart, but with `accept_divergence` the restart continues.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -64,7 +64,7 @@ procedure! {
     }
 }
 
-/// Calls of `rarely_random` that have run.
+/// The number of calls of `rarely_random` so far.
 static RUNS: AtomicU64 = AtomicU64::new(0);
 
 procedure! {
@@ -88,7 +88,7 @@ fn a_procedure_that_is_random_in_one_call_of_a_hundred_stops_the_restart() {
     let db = Db::open(options()).unwrap();
     fill(&db).unwrap();
     for call in 0..100 {
-        // A row that no other call changes, so that its difference shows nowhere else.
+        // This call changes a row that no other call changes, so that no other call differs.
         let args = if call == 57 { (2, 7) } else { (1, 1) };
         db.call(rarely_random, args).unwrap();
     }
@@ -121,7 +121,7 @@ fn in_its_stead<P: perdura::tables::Procedure>(path: &Path, name: &str) -> Optio
     options
 }
 
-/// Opens and accepts differences. Returns those that were reported.
+/// Opens a database and accepts differences. Returns the database and the reported differences.
 fn accepting(mut options: Options) -> (Db, Vec<Divergence>) {
     let heard = Arc::new(Mutex::new(Vec::new()));
     let hear = Arc::clone(&heard);
@@ -142,8 +142,7 @@ fn refusal(options: Options) -> String {
     Db::open(options).err().unwrap().to_string()
 }
 
-/// Makes a crashed database. Its last call but one is a transfer of 5 from account 1 to 2, and another call is behind
-/// it.
+/// Makes a crashed database. Its last two calls are a transfer of 5 from account 1 to 2, and the opening of an account.
 fn crashed(path: &Path) {
     let db = Db::open(options(path)).unwrap();
     fill(&db).unwrap();
@@ -152,8 +151,8 @@ fn crashed(path: &Path) {
     db.abandon();
 }
 
-/// Checks the database that an accepted restart leaves: later restarts need no flag, whatever program opens it, and
-/// work continues.
+/// Checks a database after a restart that accepted differences. Later restarts must need no flag, whichever program
+/// opens the database, and new calls must work.
 fn holds_without_the_flag(db: Db, path: &Path) {
     let notes = db.report().notes.join("\n");
     assert!(notes.contains("Checkpoint"), "{notes}");
@@ -163,7 +162,8 @@ fn holds_without_the_flag(db: Db, path: &Path) {
     assert!(db.report().divergences.is_empty());
     assert_eq!(db.digest().unwrap(), digest);
     assert_eq!(state(&db), before);
-    // Numbers have no gap: what is logged behind them is replayed.
+    // The sequence numbers must have no gap, so that calls that are logged from now on are
+    // replayed.
     db.call(transfer, (1, 2, 1)).unwrap();
     db.write(|tx| tx.modify::<Account>(2, |account| account.balance += 1))
         .unwrap();

@@ -15,7 +15,7 @@ fn done<R>(core: &Core, f: impl FnMut(&mut Tx<'_>) -> Result<R, Error>) -> R {
         .0
 }
 
-/// Returns an item that fits no page, or a short one.
+/// Returns a list item: one in fifty is too long for a page, the others are short.
 fn item(at: usize) -> Vec<u8> {
     let len = if at.is_multiple_of(50) { 40_000 } else { 8 };
     vec![at.to_le_bytes()[0]; len]
@@ -75,7 +75,7 @@ fn a_draft_is_seen_by_nobody_until_a_key_names_it_and_then_whole() {
         core.checkpoint_now().expect("a checkpoint");
     }
     assert_eq!(done(&core, |tx| tx.len(core.database(0))), 1);
-    // The key may be another one than it was begun for, in another partition.
+    // The draft may be named by another key than it was begun for, even in another partition.
     for key in [&b"k"[..], b"other"] {
         let undone = core.transact(&PartitionSet::empty(), |tx| {
             tx.name_draft(&draft, key, None)?;
@@ -132,7 +132,7 @@ fn a_draft_that_is_dropped_goes_away_whatever_its_state() {
     drop(draft);
     assert_eq!(orphan_rows(&core), 200);
     settle(&core);
-    // Within the transaction that names it, which is undone.
+    // The draft is dropped within the transaction that names it, and that transaction is undone.
     let mut draft = Some(begin(&core, b"k"));
     push(&core, draft.as_ref().expect("begun"), 0..200);
     let undone = core.transact(&PartitionSet::empty(), |tx| {
@@ -145,7 +145,7 @@ fn a_draft_that_is_dropped_goes_away_whatever_its_state() {
     assert!(undone.is_err());
     assert_eq!((draft_rows(&core), orphan_rows(&core)), (200, 0));
     settle(&core);
-    // After its table is gone.
+    // The draft is dropped after its table was flushed.
     let draft = begin(&core, b"k");
     push(&core, &draft, 0..200);
     let _flushed = core.flush_database(None).expect("a flush");
@@ -155,7 +155,7 @@ fn a_draft_that_is_dropped_goes_away_whatever_its_state() {
     assert!(pushed.is_err());
     drop(draft);
     settle(&core);
-    // Begun, named and dropped in one transaction that commits.
+    // The draft is begun, named and dropped in one transaction, which commits.
     done(&core, |tx| {
         let draft = tx.begin_draft(core.database(0), b"k", Shape::List)?;
         tx.list_push(draft.table(), draft.home(), End::Back, &[b"x"])?;
@@ -173,7 +173,7 @@ fn a_key_is_not_given_a_draft_without_elements() {
     let core = open(&disk, 1);
     let draft = begin(&core, b"k");
     push(&core, &draft, 0..1);
-    // A draft may become empty, unlike a collection with a key.
+    // A draft may become empty. A collection that has a key may not.
     done(&core, |tx| {
         tx.list_pop(draft.table(), draft.home(), End::Back, 1)
     });

@@ -1,5 +1,5 @@
-//! Dropping tables: the parts that are gone at once, those that a restart still needs, and the time at which the
-//! catalog forgets the table.
+//! Dropping tables: the data that is gone at once, the data that a restart still needs, and the removal of the table
+//! from the catalog.
 
 use std::path::Path;
 
@@ -85,8 +85,8 @@ fn stocks(db: &Db) -> u64 {
     db.read(|tx| tx.count::<Stock>()).unwrap()
 }
 
-/// Commands before the drop use rows that only the image has, or that only other commands made. Behind the drop, a
-/// table of the same name is another one.
+/// Commands before the drop use rows that are only in the image, or that only other commands made. After the drop, a
+/// table of the same name is a different table.
 #[test]
 fn commands_before_the_drop_of_their_table_are_played_with_its_rows() {
     for log in [LogForm::Command, LogForm::Value] {
@@ -104,7 +104,7 @@ fn commands_before_the_drop_of_their_table_are_played_with_its_rows() {
             let before = totals(&db);
             db.abandon();
 
-            // The restart makes a new table of the name, which new commands fill.
+            // The restart makes a new table with the same name, and new commands fill it.
             let db = builder(dir.path(), log).open().unwrap();
             assert_eq!(totals(&db), before, "{log:?} {checkpoint}");
             assert_eq!(stocks(&db), 0, "the new table has nothing of the old one");

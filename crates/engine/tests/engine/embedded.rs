@@ -1,5 +1,5 @@
-//! The guarantees for a program that embeds the database: its own errors, its panics, and partitions that it need not
-//! know.
+//! The guarantees for a program that embeds the database. It may use its own error types, it may panic in closures, and
+//! it need not know partitions.
 
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -41,7 +41,7 @@ fn get(db: &Db, key: &str) -> Option<Vec<u8>> {
     read.unwrap()
 }
 
-/// Checks that every latch is free: a transaction over every partition runs.
+/// Checks that every latch is free, by running a transaction over every partition.
 fn every_latch_is_free(db: &Db) {
     let partitions = db.all_partitions();
     let ran = db.transact(&partitions, |tx| tx.len(db.database(0)));
@@ -147,14 +147,14 @@ fn partitions_need_not_be_declared_whatever_the_closure_makes_of_a_missing_latch
     })
     .unwrap();
     assert!(runs <= 17, "{runs} runs; the last of them has every latch");
-    // The error is dropped. The run does not count, like one that failed.
+    // The closure ignores the error. The run still does not count.
     let found = db.read(|tx| {
         let there =
             |key: &&String| matches!(tx.bytes().get(db.database(0), key.as_bytes()), Ok(Some(_)));
         Ok::<_, Error>(keys.iter().filter(there).count())
     });
     assert_eq!(found.unwrap(), 100);
-    // The error becomes a panic, which does not count either.
+    // The closure turns the error into a panic. The run does not count either.
     let read = db.read(|tx| -> Result<usize, Error> {
         let Ok(row) = tx.bytes().get(db.database(0), b"key-7") else {
             resume_unwind(Box::new("unwrapped"));
@@ -236,7 +236,7 @@ fn a_transaction_inside_a_transaction_is_refused_and_another_databases_is_not() 
     put(&db, "next", b"");
 }
 
-/// Only the innermost transaction's database was looked at, and the thread waited for its own latch.
+/// There was a bug: only the innermost transaction's database was compared, so the thread waited for its own latch.
 #[test]
 fn a_transaction_inside_another_databases_inside_one_of_its_own_is_refused_at_once() {
     let (one, two) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -289,8 +289,8 @@ fn keys_are_iterated_and_ranged_while_the_caller_writes() {
     assert!(db.range(1, "b".."a", 9).unwrap().is_empty());
 }
 
-/// The first segment of the second stream is prepared behind that of the first. A map that was made meanwhile was
-/// refused for lack of room in the log.
+/// The first segment of the second stream is prepared after that of the first stream. There was a bug: a map that was
+/// made in between was refused for lack of room in the log.
 #[test]
 fn a_map_that_is_made_right_after_the_start_waits_for_its_segment() {
     for _ in 0..5 {

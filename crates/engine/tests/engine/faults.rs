@@ -1,4 +1,4 @@
-//! Faults of the disk that delay work, and those that stop the database.
+//! Faults of the disk: some delay work, others stop the database.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ fn segments(disk: &SimDisk) -> usize {
     files.iter().filter(segment).count()
 }
 
-/// Makes the disk refuse one write for lack of space, the `nth` from here.
+/// Makes the disk refuse the `nth` write from now on for lack of space.
 fn refuse_write(disk: &SimDisk, nth: u64) {
     disk.set_plan(FaultPlan {
         refuse_write_at: Some((nth, 1)),
@@ -44,7 +44,8 @@ fn what_a_checkpoint_cannot_remove_is_removed_later_and_stops_nothing() {
             ..FaultPlan::default()
         });
         put(&core, "key", b"last");
-        // A name that the image needs cancels the checkpoint, one that is old does not.
+        // A fault in making a name that the image needs cancels the checkpoint. A fault in removing
+        // an old name does not.
         let taken = core.checkpoint_now();
         struck += u64::from(disk.faults().contains_key("name_failed"));
         disk.set_plan(FaultPlan::default());
@@ -119,7 +120,7 @@ fn a_page_that_cannot_be_written_is_written_by_the_next_checkpoint() {
         core.flush_all().unwrap();
         refuse_write(&disk, nth);
         let cancelled = core.checkpoint_now().is_err();
-        // The anchor's copies are among those writes.
+        // Some of these writes are of the anchor's copies.
         assert_eq!(core.wal().failure(), None, "write {nth}");
         disk.set_plan(FaultPlan::default());
         assert!(core.checkpoint_now().is_ok() || !cancelled, "write {nth}");
@@ -132,14 +133,15 @@ fn a_page_that_cannot_be_written_is_written_by_the_next_checkpoint() {
     }
 }
 
-/// The anchor names each life whose log is still needed, and has room for some.
+/// The anchor names each life whose log is still needed, and has room for only a limited number of
+/// lives.
 #[test]
 fn three_hundred_restarts_on_a_disk_that_fails_now_and_then_do_not_use_up_the_anchor() {
     let disk = SimDisk::new(11);
     let mut acknowledged = 0u32;
     let (mut opened, mut chain_max) = (0, 0);
     for life in 0..300u64 {
-        // Every life ends with a failed sync: now while it restarts, now at its first writes.
+        // Every life ends with a failed sync, either during the restart or at its first writes.
         let at = [2, 9, 4, 30, 6, 3, 14][usize::try_from(life % 7).unwrap()];
         disk.set_plan(FaultPlan {
             fail_sync_at: Some((at, SyncFailure::KeepsNew)),
@@ -182,7 +184,7 @@ fn three_hundred_restarts_on_a_disk_that_fails_now_and_then_do_not_use_up_the_an
     assert!(chain_max < 100, "{chain_max}");
 }
 
-/// Found in review: 200 starts on such a disk, and none was possible any more.
+/// Found in review: after 200 starts on such a disk, no further start was possible.
 #[test]
 fn three_hundred_lives_that_all_end_before_a_checkpoint_keep_their_data() {
     use perdura_recovery::indexing::NoTables;
@@ -222,7 +224,7 @@ fn three_hundred_lives_that_all_end_before_a_checkpoint_keep_their_data() {
             queue_bytes_max: options().queue_bytes_max,
             mirror: None,
         };
-        // It gets as far as its log, and no further.
+        // This life begins its log, and then ends.
         let resumed = Life::begin(
             restarted,
             &restart_options,
@@ -242,7 +244,8 @@ fn three_hundred_lives_that_all_end_before_a_checkpoint_keep_their_data() {
     assert!(chain() < 10, "two checkpoints were taken: {}", chain());
 }
 
-/// Segments were 1 MiB at least where this was noticed in time; they begin smaller now.
+/// While segments had at least 1 MiB, the database noticed a full disk early enough. Segments now
+/// begin smaller.
 #[test]
 fn on_a_full_disk_with_small_segments_what_is_accepted_is_durable_without_more_space() {
     for spare_bytes in (0..1_500_000).step_by(50_000) {
@@ -284,7 +287,8 @@ fn on_a_full_disk_with_small_segments_what_is_accepted_is_durable_without_more_s
     }
 }
 
-/// A removal logs a record for each page of a long value, and asked for no room.
+/// A removal logs a record for each page of a long value. There was a bug: it did not request room
+/// for these records.
 #[test]
 fn on_a_full_disk_a_removal_of_long_values_that_is_accepted_is_durable_without_more_space() {
     let disk = SimDisk::new(13);
@@ -315,9 +319,9 @@ fn on_a_full_disk_a_removal_of_long_values_that_is_accepted_is_durable_without_m
     disk.set_plan(FaultPlan::default());
 }
 
-/// Found by the simulator in steal mode: a creation was killed after it had named a file of
-/// pages and before the name was durable. The next one saw the file, took the name for durable, and
-/// a power cut took it from under the anchor.
+/// Found by the simulator in steal mode. A creation was killed after it had named a file of pages,
+/// before the name was durable. The next creation saw the file and assumed that the name was
+/// durable. A power cut then removed the file, which the anchor already named.
 #[test]
 fn a_creation_after_a_killed_one_leaves_every_name_durable() {
     let uuid = Uuid([5; 16]);
@@ -343,8 +347,8 @@ fn a_creation_after_a_killed_one_leaves_every_name_durable() {
     }
 }
 
-/// Found in review: the next update of the anchor named the image, and as the image was new, no
-/// checkpoint was due.
+/// Found in review. The checkpoint was deferred, and the next update of the anchor named its image.
+/// Because the image was new, no checkpoint was due, so nothing cut the log.
 #[test]
 fn a_checkpoint_that_was_put_off_when_its_image_was_to_be_named_is_due_and_cuts_the_log() {
     let mut struck = 0;
@@ -361,7 +365,7 @@ fn a_checkpoint_that_was_put_off_when_its_image_was_to_be_named_is_due_and_cuts_
         if taken.is_ok() || !core.checkpoint_stats().running {
             continue;
         }
-        // The log writes now the bytes that the disk refused.
+        // The log now writes the bytes that the disk has refused before.
         core.flush_all().unwrap();
         put(&core, "key 0", b"short");
         core.flush_all().unwrap();

@@ -1,5 +1,5 @@
-//! The database with threads on a disk whose log writes are delayed, reordered, refused, torn and failed by seed. Each
-//! client must find a prefix of its operations, and in it all that was acknowledged.
+//! The database with threads, on a disk whose log writes are delayed, reordered, refused, torn and failed at random, by
+//! seed. After each life, each client must find a prefix of its operations, which contains all acknowledged operations.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ const KEYS: u32 = 24;
 struct Done {
     /// Operations that were run, from the first life on.
     ran: u32,
-    /// Those that were acknowledged.
+    /// The last operation that was acknowledged.
     acknowledged: u32,
 }
 
@@ -43,7 +43,7 @@ pub fn open(options: &Options, faults: &Arc<Faults>) -> Result<Db> {
     Db::open_on(options.clone(), disks, locks, Arc::new(Progress::default()))
 }
 
-/// Runs operations until they are enough or the log has stopped.
+/// Runs a random number of operations, or fewer if the log stops.
 fn work(db: &Db, client: u8, done: &mut Done, mut rng: Rng) {
     let last = done.ran + rng.u32(50..400);
     while done.ran < last {
@@ -58,7 +58,7 @@ fn work(db: &Db, client: u8, done: &mut Done, mut rng: Rng) {
         let ticket = match put {
             Ok((_, ticket)) => ticket,
             Err(Error::LogFull(_)) => {
-                // Refused, and not in the log: once more.
+                // The put was refused and is not in the log, so try it again.
                 std::thread::yield_now();
                 done.ran -= 1;
                 continue;
@@ -74,7 +74,8 @@ fn work(db: &Db, client: u8, done: &mut Done, mut rng: Rng) {
     }
 }
 
-/// Compares the data that a client finds with its operations, and begins anew from there.
+/// Checks that a client's data is a prefix of its operations. The client then continues from the
+/// end of that prefix.
 fn check(db: &Db, client: u8, done: &mut Done) {
     let found = |op: u32| {
         let key = key(client, op);
@@ -97,7 +98,7 @@ fn check(db: &Db, client: u8, done: &mut Done) {
         done.acknowledged
     );
     for (at, found) in (0..KEYS).zip(all) {
-        // The newest operation up to the last one that wrote this key.
+        // The newest operation, up to `last`, that wrote this key.
         let back = (last + KEYS - at) % KEYS;
         let expected = last.saturating_sub(back);
         let expected = if back > last { 0 } else { expected };
@@ -137,7 +138,7 @@ fn lives(log_io: LogIo, streams: u8, seed: u64, count: u64) {
                 scope.spawn(move || work(db, client, done, rng));
             }
         });
-        // Writes in flight are left alone.
+        // Ends the life without waiting for writes in flight.
         db.abandon();
         for (sum, count) in struck.iter_mut().zip(&faults.struck) {
             *sum += count.load(Ordering::SeqCst);
@@ -157,7 +158,7 @@ fn lives(log_io: LogIo, streams: u8, seed: u64, count: u64) {
     assert!(held > 0 && refused > 0 && failed > 0, "{struck:?}");
 }
 
-/// Lives of each way, and the seed of the first.
+/// Returns the number of lives for each method of writing, and the seed of the first life.
 fn rounds() -> (u64, u64) {
     let number = |name: &str, default| {
         let text = std::env::var(name).ok();
@@ -172,7 +173,7 @@ fn rounds() -> (u64, u64) {
 #[test]
 fn nothing_acknowledged_is_lost_whatever_becomes_of_writes_that_nobody_waits_for() {
     let (count, seed) = rounds();
-    // A ring, where one works.
+    // Uses a ring if the system supports it.
     lives(LogIo::Auto, 1, seed, count);
     lives(LogIo::Auto, 2, seed, count);
 }

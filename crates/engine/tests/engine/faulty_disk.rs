@@ -1,5 +1,5 @@
-//! A disk between the flusher and the real one. By seed, durable writes to the log are delayed, complete in another
-//! order, are refused for lack of space, are torn or short, or fail.
+//! A disk between the flusher and the real disk. At random, by seed, it delays durable writes to the log, completes
+//! them in another order, refuses them for lack of space, tears or shortens them, or fails them.
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -13,16 +13,17 @@ use fastrand::Rng;
 use perdura::{Error, Locks, LogWayReport, Result};
 use perdura_device::{Access, Completed, Disk, DurableQueue, DurableWrite, File, Part, Through};
 
-/// The state that the log's disks share: whether they are faulty now, the seed's draws, and the faults that have
-/// struck.
+/// The state that the faulty disks of a log share: whether faults are armed, the random numbers, and counts of the
+/// faults that have struck.
 pub struct Faults {
     rng: Mutex<Rng>,
     armed: AtomicBool,
-    /// One write in this many fails for good; 0: none fails.
+    /// On average one write in this many fails for good; 0: no write fails.
     fail_one_in: u32,
     /// The extra time that a write of a waiting thread takes, milliseconds.
     delay_ms: AtomicU64,
-    /// Writes that were delayed, refused, and failed.
+    /// The number of writes that were delayed, of writes that were refused, and of writes that
+    /// failed.
     pub struck: [AtomicU64; 3],
 }
 
@@ -30,13 +31,13 @@ pub struct Faults {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fault {
     None,
-    /// It begins later, or never if the database ends first.
+    /// The write begins later, or never if the database ends first.
     Held,
-    /// No space: a part of it is written, and no byte counts.
+    /// A part is written, and the device reports that it has no space.
     Refused,
-    /// A part of it is written, and the device says so.
+    /// A part is written, and the device reports that.
     Short,
-    /// A part of it is written, and the device reports an error.
+    /// A part is written, and the device reports an error.
     Failed,
 }
 
@@ -51,7 +52,7 @@ impl Faults {
         })
     }
 
-    /// Puts writes at risk from now on.
+    /// Arms the faults: from now on writes may be affected.
     pub fn arm(&self) {
         self.armed.store(true, Ordering::SeqCst);
     }
@@ -66,7 +67,7 @@ impl Faults {
         self.rng.lock().unwrap().usize(0..below)
     }
 
-    /// Draws the fault of a write. `may_wait`: the write may be delayed.
+    /// Draws the fault of a write. `may_wait` says whether the write may be delayed.
     fn of_write(&self, may_wait: bool) -> Fault {
         if !self.armed.load(Ordering::SeqCst) {
             return Fault::None;
@@ -91,7 +92,7 @@ impl Faults {
         fault
     }
 
-    /// Writes some of the parts and returns the answer that a device would give.
+    /// Writes some of the parts and returns the error that a device would report.
     fn spoil(&self, fault: Fault, file: &dyn File, offset: u64, parts: &[&[u8]]) -> Error {
         let some = self.draw(parts.len() + 1);
         let written = file.write_durable(offset, &parts[..some], Through::WriteAndSync);
@@ -107,7 +108,7 @@ impl Faults {
     }
 }
 
-/// A disk whose durable writes to files of the log are at risk.
+/// A disk on which faults may affect durable writes to files of the log.
 pub struct FaultyDisk {
     pub inner: Arc<dyn Disk>,
     pub faults: Arc<Faults>,
@@ -126,11 +127,11 @@ struct FaultyQueue {
 
 #[derive(Default)]
 struct Held {
-    /// Not begun.
+    /// Writes that were not begun yet.
     begin_later: VecDeque<DurableWrite>,
-    /// Completions that have ended and were not reported yet.
+    /// Completions that were not reported yet.
     tell_later: Vec<Completed>,
-    /// True if a thread waits: at least one completion is reported.
+    /// True if a thread waits. Then at least one completion must be reported.
     is_due: bool,
 }
 
@@ -290,7 +291,7 @@ impl File for FaultyFile {
         self.inner.sync()
     }
 
-    /// Makes the write of a waiting thread, also of a segment's header.
+    /// Makes a write for a thread that waits for it. Segment headers are written in this way too.
     fn write_durable(&self, offset: u64, parts: &[&[u8]], through: Through) -> Result<()> {
         let delay_ms = self.faults.delay_ms.load(Ordering::SeqCst);
         std::thread::sleep(Duration::from_millis(delay_ms));

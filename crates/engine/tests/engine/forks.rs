@@ -1,12 +1,12 @@
-//! A restored database, its parent, and the parts of the parent that it has.
+//! A restored database, its parent database, and the epochs that both share.
 
 use perdura_base::Epoch;
 use perdura_restore::At;
 
 use crate::lost_disk::{World, carry_out, values};
 
-/// Restores the parent to an epoch, writes on, archives the child beside its parent, loses it, and restores the child
-/// to each of its epochs.
+/// Restores the parent to an epoch, which makes a child database. Writes to the child, archives it beside its parent,
+/// and loses it. Then restores the child to each of its epochs.
 fn fork(seed: u64) {
     let mut rng = fastrand::Rng::with_seed(seed);
     let mut parent = World::new(seed);
@@ -68,11 +68,12 @@ fn fork(seed: u64) {
         assert_eq!(named, Some((child.uuid, target)));
         assert_eq!(anchor.uuid, report.uuid);
     }
-    // The simulator found that the moment before its begin was promised, and that the begin was restored in its place.
+    // The simulator found a bug: a restore to the moment before the child's begin was accepted, and restored the begin
+    // instead.
     let before = child.plan(Some(At::Epoch(Epoch(at.0 - 1)))).map(drop);
     let refused = before.expect_err("it is the parent's moment").to_string();
     assert!(refused.contains("cannot be restored"), "{refused}");
-    // The abandoned branch is still the parent's.
+    // The parent still has the epochs after the fork.
     let (disks, _) = carry_out(&parent.plan(None).expect("its end")).expect("a restore");
     assert_eq!(values(&disks.open().expect("it opens")), parent.state(last));
 }

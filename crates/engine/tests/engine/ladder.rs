@@ -1,4 +1,5 @@
-//! The durability of a commit when its caller continues, and the distance of the disks meanwhile.
+//! The durability that a commit has when its caller continues, and how far the disks are behind at
+//! that time.
 
 use std::time::{Duration, Instant};
 
@@ -85,7 +86,8 @@ fn what_is_not_on_disk_is_counted_and_its_worst_is_kept() {
     let later = db.stats().log;
     assert_eq!((later.unsynced_bytes, later.durable_lag_us), (0, 0));
     assert!(later.unsynced_max_bytes >= now.unsynced_bytes, "{later:?}");
-    // It grew until the write ended, although no figure was read meanwhile.
+    // The maximum includes the whole duration of the write, although no figures were read during
+    // it.
     let least = now.durable_lag_us + u64::try_from(waited.as_micros()).unwrap() / 2;
     assert!(
         later.durable_lag_max_us >= least,

@@ -1,5 +1,5 @@
-//! The end of the log cannot vanish unnoticed, even with one stream and no checkpoint. The bug was found from outside:
-//! a segment that was cut to any length, zeroed, replaced or deleted gave a database that started empty.
+//! The end of the log cannot vanish unnoticed, even with one stream and no checkpoint. There was a bug: after a segment
+//! was cut to any length, zeroed, replaced or deleted, the database started empty.
 
 use std::sync::Arc;
 
@@ -9,7 +9,8 @@ use perdura_device::{Access, CrashProfile, Disk, SimDisk};
 
 use crate::core_steps::{env, get, open, put, small};
 
-/// Returns a database of one stream that was written, vouched for and killed, and the disk when it held half.
+/// Returns the disk of a database with one stream. The database was written, its anchor vouches for all of it, and it
+/// was killed. Also returns a copy of the disk from when half was written.
 fn vouched() -> (Arc<SimDisk>, Arc<SimDisk>) {
     let disk = SimDisk::new(1);
     let core = open(&disk, 1);
@@ -41,7 +42,7 @@ fn write(disk: &SimDisk, path: &str, bytes: &[u8]) {
     life.sync_dir("log").unwrap();
 }
 
-/// Opens a damaged copy, which must be refused with the loss named.
+/// Opens a damaged copy, which must be refused. Returns the error, which names the loss.
 fn refused(disk: &Arc<SimDisk>, damage: &str) -> String {
     match Core::open(env(disk, 1), small(), Arc::new(Progress::default())) {
         Ok(core) => panic!("{damage}: started at {}", core.report().durable_epoch),

@@ -1,4 +1,4 @@
-//! Rows of collections that are nearly as long as a slot. Both stories were found in review.
+//! Rows of collections that are nearly as long as a slot. The bugs were found in review.
 
 use std::sync::Arc;
 
@@ -21,8 +21,8 @@ fn crash(core: Core, disk: &Arc<SimDisk>) -> Core {
     open(disk)
 }
 
-/// A header was read only if it lay in its slot. With a key of 20,000 bytes it lies in a chain. So the collection could
-/// not be found again, and no restart succeeded.
+/// There was a bug: a header was read only if it was in a slot. With a key of 20,000 bytes the header is in a chain. So
+/// the collection could not be found, and no restart succeeded.
 #[test]
 fn a_collection_under_a_key_longer_than_a_slot_is_found_again() {
     let disk = SimDisk::new(5);
@@ -56,8 +56,8 @@ fn a_collection_under_a_key_longer_than_a_slot_is_found_again() {
     }
 }
 
-/// Relabelling wrote an item back as an inline row whatever its label had grown to: a panic, which
-/// stops the database.
+/// There was a bug: relabelling wrote an item back as an inline row even if its longer label made
+/// the row too long. This panicked and stopped the database.
 #[test]
 fn an_item_that_fills_its_slot_survives_a_longer_label() {
     let disk = SimDisk::new(6);
@@ -112,7 +112,8 @@ fn put(core: &Core, bytes: usize) {
     let _waited_for_by_a_flush = put.expect("it commits");
 }
 
-/// Overwriting long strings in a loop left chains to the purge faster than it freed them.
+/// There was a bug: overwriting long strings in a loop made chains for the purge faster than the
+/// purge freed them.
 #[test]
 fn what_builds_a_long_string_frees_two_pages_of_those_that_wait_for_each_of_its_own() {
     let disk = SimDisk::new(9);
@@ -138,7 +139,8 @@ fn what_builds_a_long_string_frees_two_pages_of_those_that_wait_for_each_of_its_
     }
 }
 
-/// A step counted rows, and an orphan's items may be chains of a thousand pages each.
+/// There was a bug: a step of the purge counted only rows, but each item of an orphan may be a
+/// chain of a thousand pages.
 #[test]
 fn a_step_of_the_purge_counts_the_pages_of_elements_as_well_as_their_rows() {
     let disk = SimDisk::new(10);
@@ -183,7 +185,8 @@ fn a_long_string_that_is_gone_is_freed_some_pages_at_a_time_across_a_crash_too()
     while before > 12 {
         core.purge_step().expect("a step");
         let now = pages(&core);
-        // The end of one string and the beginning of the next, and the page of their items.
+        // A step may free the end of one string, the beginning of the next, and the page of their
+        // items.
         let freed = before.checked_sub(now).expect("pages are freed");
         assert!(freed <= 7, "{before} to {now} pages");
         before = now;

@@ -1,4 +1,4 @@
-//! A database whose archive, log and data are on three disks: the world of tests of restores.
+//! A database whose archive, log and data are on three disks. Tests of restores use it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ pub const KEYS: usize = 30;
 /// The wall clock when a world begins.
 const BEGIN_US: u64 = 1_700_000_000_000_000;
 
-/// A change that was acknowledged, and the clock's time at that moment.
+/// A change, and the clock's time when it was acknowledged.
 pub struct Change {
     pub epoch: Epoch,
     pub wall_us: u64,
@@ -153,7 +153,7 @@ impl World {
         self.set(rng.usize(..KEYS), value);
     }
 
-    /// Makes everything durable.
+    /// Makes all changes durable, and so acknowledges them.
     pub fn flush(&mut self) {
         self.clock.advance_us(10_000);
         self.core().flush_all().expect("a flush");
@@ -163,7 +163,7 @@ impl World {
             .for_each(|change| change.wall_us = now);
     }
 
-    /// Archives everything that is durable; into the backlog while the archive is away.
+    /// Archives everything that is durable. While the archive is away, this writes to the backlog.
     pub fn archive(&mut self) {
         let durable = self.core().wal().durable(Rung::Disk);
         self.archiving.look_for_archive();
@@ -227,7 +227,7 @@ impl World {
         store.add_backup(backup).expect("it is named");
     }
 
-    /// Makes a power cut of data and log disk, and begins the next life. Writes that were not acknowledged may be gone.
+    /// Makes a power cut of all three disks, and begins the next life. Writes that were not acknowledged may be lost.
     pub fn crash(&mut self, seed: u64) {
         self.core = None;
         self.archiving = Archiving::new(self.archive.life(), 1);
@@ -257,7 +257,7 @@ impl World {
         self.core = None;
     }
 
-    /// Takes some steps of flushing. Nothing is acknowledged by that.
+    /// Takes some steps of flushing, without acknowledging any change.
     pub fn flush_some(&mut self, rng: &mut fastrand::Rng) {
         for _ in 0..rng.usize(..6) {
             let stream = StreamId(rng.u8(..).rem_euclid(2));
@@ -265,8 +265,8 @@ impl World {
         }
     }
 
-    /// Ends the process somewhere within its work: it is killed, or stopped by a power cut of the disks of log and
-    /// archive.
+    /// Ends the process in the middle of its work. It is killed, sometimes together with a power cut of the disks of
+    /// log and archive.
     pub fn end(&mut self, rng: &mut fastrand::Rng) {
         self.flush_some(rng);
         self.kill();
@@ -313,7 +313,7 @@ impl World {
     }
 }
 
-/// Returns an identity that no other database of the process has.
+/// Returns a uuid that no other database in this process has.
 fn new_uuid() -> Uuid {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     let mut uuid = [9; 16];

@@ -1,4 +1,5 @@
-//! The engine from outside: the guarantees that a user of the crate relies on.
+//! Tests of the engine through its public interface: the guarantees that a user of the crate relies
+//! on.
 
 mod archived;
 mod archiver;

@@ -1,4 +1,4 @@
-//! More runs than a restore reads side by side.
+//! An archive with more runs than a restore reads at the same time.
 
 use perdura_base::Epoch;
 use perdura_device::Disk;
@@ -9,7 +9,7 @@ use crate::lost_disk::{KEYS, Restored, World, carry_out_onto, values};
 const ROUNDS: usize = 500;
 const BOUND: usize = 16;
 
-/// Returns a world whose archive has a run for each round, and a backup within them.
+/// Returns a world whose archive has one run for each round, and a backup in the middle.
 fn archived() -> World {
     let mut rng = fastrand::Rng::with_seed(5);
     let mut world = World::new(5);
@@ -72,7 +72,7 @@ fn of_too_many_runs_the_smallest_neighbours_are_merged_first_and_every_moment_st
         }
     }
     assert!(merged > 1000, "{merged} runs were merged");
-    // Without a place for them, all are read side by side.
+    // Without scratch space for merged runs, the restore reads all runs at the same time.
     let all = Sources::archive(&store)
         .plan(None, |_, _| {})
         .expect("the end");

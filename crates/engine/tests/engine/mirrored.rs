@@ -82,7 +82,7 @@ impl World {
         self.try_open(Some(self.nodes()), false).expect("it opens")
     }
 
-    /// Lets network, mirror and arbiter do what they can.
+    /// Lets network, mirror and arbiter work until nothing is left to do.
     pub fn settle(&self, core: &Core) {
         let nodes = core.nodes().expect("it has nodes");
         for _ in 0..200 {
@@ -102,7 +102,7 @@ impl World {
 
     /// Writes a row that nodes hold and the disk does not.
     pub fn put_in_memory(&self, core: &Core, key: &str, value: &[u8]) -> Epoch {
-        // No epoch ends while nodes have not answered for the one before.
+        // An epoch ends only when the nodes have answered for the previous one.
         self.settle(core);
         let epoch = put(core, key, value).epoch;
         core.ship().unwrap();
@@ -146,7 +146,7 @@ fn what_nodes_acknowledged_survives_the_writers_power_cut() {
     }
     let told = core.report().notes.join("\n");
     assert!(told.contains("came from nodes"), "{told}");
-    // And again, out of the next life's rings.
+    // Repeat this in the next life, whose nodes have new memory.
     world.settle(&core);
     world.put_in_memory(&core, "second", b"life");
     world.power_cut(core);
@@ -190,7 +190,7 @@ fn a_database_whose_tail_may_be_in_nodes_never_starts_from_its_disks_alone() {
         "{why}"
     );
 
-    // Nor does a receipt's fate follow from them.
+    // The disks alone do not decide a receipt's fate either.
     let disks = Disks::on_one(world.disk.life(), 2);
     let anchor = perdura_recovery::read_anchor(disks.data.as_ref())
         .unwrap()
@@ -246,8 +246,8 @@ fn a_database_whose_tail_may_be_in_nodes_never_starts_from_its_disks_alone() {
     world.open();
 }
 
-/// The simulator's seeds 58 and 190. The takeover began where the anchor's voucher ended, and found the log cut there.
-/// It refused a log that the disk had whole.
+/// Found by the simulator, seeds 58 and 190. The takeover began to read at the vouched end in the anchor, but
+/// checkpoints had cut the log beyond it. So it refused a log that was whole on disk.
 #[test]
 fn a_takeover_behind_checkpoints_begins_where_they_have_cut_the_log() {
     let world = World::new();
@@ -293,8 +293,9 @@ fn a_clean_end_leaves_all_on_disk_and_needs_no_node() {
     assert_eq!(get(&core, "key").as_deref(), Some(&b"value"[..]));
 }
 
-/// Another process has claimed the database. The writer, whose acknowledgements rest on the disk, continues within its
-/// lease. The takeover reads all that it has left, the anchor too. Then the writer acknowledges nothing more.
+/// Another process has claimed the database. The writer, whose acknowledgements rely on the disk, continues until its
+/// lease ends. The takeover waits for that, and then reads everything that the writer has left, also the anchor. After
+/// its lease the writer acknowledges nothing.
 #[test]
 fn a_takeover_waits_for_the_lease_of_the_last_writer_and_reads_what_it_did_meanwhile() {
     let world = World::new();
@@ -333,8 +334,8 @@ fn a_takeover_waits_for_the_lease_of_the_last_writer_and_reads_what_it_did_meanw
     assert!(old.wal().reached().at(Rung::Disk) < late.epoch);
 }
 
-/// Returns a writer that slept while the disk went to another process, and that process, which has all that the first
-/// had acknowledged.
+/// Returns a world with two writers. The first one slept while the second one, another process, took over the database.
+/// The second one has everything that the first had acknowledged.
 fn replaced() -> (World, Core, Core) {
     let world = World::new();
     let old = world.mirrored();
@@ -355,9 +356,9 @@ fn a_writer_that_was_replaced_acknowledges_nothing_and_stops() {
     assert!(why.is_fenced(), "{why}");
 }
 
-/// A writer slept while it was replaced. It woke up, synced to its own segments, which no process reads any more, and
-/// took that for an acknowledgement. In Mirror, too, acknowledgements rose with the disk. `mirrored_input` met it with
-/// processes.
+/// There was a bug. A writer slept while it was replaced. It woke up and synced its segments, which no process reads
+/// any more, and acknowledged the writes: in the mode Mirror, too, the disk alone was enough for an acknowledgement.
+/// The test `mirrored_input` found this with real processes.
 #[test]
 fn in_mirror_the_disk_alone_acknowledges_nothing() {
     let (world, old, _new) = replaced();
@@ -365,7 +366,7 @@ fn in_mirror_the_disk_alone_acknowledges_nothing() {
     old.flush_all().expect("its disk takes it");
     assert!(old.wal().durable(Rung::Disk) >= late.epoch);
     assert!(old.wal().durable(Rung::Mirror) < late.epoch);
-    // A reply of durability disk waits for the nodes, too.
+    // A reply with durability `disk` waits for the nodes too.
     assert!(old.wal().reached().at(Rung::Disk) < late.epoch);
     world.settle(&old);
     assert!(old.wal().durable(Rung::Mirror) < late.epoch);

@@ -1,4 +1,4 @@
-//! A database with nodes whose operator, clock or disk does what it should not.
+//! A database with nodes, whose operator makes a mistake, whose clock jumps or whose disk is full.
 
 use std::sync::Arc;
 
@@ -12,8 +12,8 @@ use perdura_wal::{FlushProgress, Scheme};
 use crate::core_steps::get;
 use crate::mirrored::World;
 
-/// `perdura verify` said that acknowledged transactions are missing and that the log is damaged. One stream's copy was
-/// ahead of the other one's when the writer failed.
+/// There was a bug: `perdura verify` reported missing acknowledged transactions and a damaged log. In fact the copy to
+/// disk of one stream was ahead of the other stream's when the writer failed, and the rest was in the nodes.
 #[test]
 fn a_log_whose_end_is_in_nodes_is_checked_as_far_as_the_disks_have_it_and_is_not_damaged() {
     let world = World::new();
@@ -24,7 +24,8 @@ fn a_log_whose_end_is_in_nodes_is_checked_as_far_as_the_disks_have_it_and_is_not
     for round in 0..30_u8 {
         acked = world.put_in_memory(&core, &format!("key {round}"), &[round; 3000]);
     }
-    // The second stream is copied, with blocks that name what the nodes hold as acknowledged.
+    // Only the second stream is copied to disk. Its blocks say that the epochs in the nodes are
+    // acknowledged.
     while core.wal().flush_step(StreamId(1)).unwrap() != FlushProgress::Idle {}
     assert_eq!(core.wal().durable(Rung::Disk), on_disk);
     world.power_cut(core);
@@ -57,7 +58,7 @@ fn a_log_whose_end_is_in_nodes_is_checked_as_far_as_the_disks_have_it_and_is_not
     ] {
         assert!(told.contains(words), "{words}: {told}");
     }
-    // A start does not go by that.
+    // A start without the nodes is still refused.
     let refused = looked_at(Tail::OnDisk).found.refused.expect("alone");
     assert!(refused.contains("--accept-loss"), "{refused}");
 
@@ -81,7 +82,7 @@ fn a_loss_is_accepted_only_where_there_is_one() {
     let core = world.mirrored();
     world.put_in_memory(&core, "key", b"value");
     world.power_cut(core);
-    // The nodes have all.
+    // The nodes have everything that was acknowledged, so nothing is given up.
     let core = world.try_open(Some(world.nodes()), true).unwrap();
     assert_eq!(get(&core, "key").as_deref(), Some(&b"value"[..]));
     let told = core.report().notes.join("\n");
@@ -89,7 +90,8 @@ fn a_loss_is_accepted_only_where_there_is_one() {
     assert!(core.anchor().get().losses.is_empty());
 }
 
-/// The writer's wall clock goes back a year, and forth: views are numbered, and no timeout is measured by it.
+/// The writer's wall clock jumps a year back and forth. This changes nothing, because views have numbers, and timeouts
+/// are measured with another clock.
 #[test]
 fn steps_of_the_wall_clock_change_neither_view_nor_generation() {
     let world = World::new();
@@ -121,8 +123,8 @@ fn steps_of_the_wall_clock_change_neither_view_nor_generation() {
     }
 }
 
-/// The log's disk is full while the copy runs. Nodes acknowledge as far as the tail has room, then writes wait or are
-/// refused. All that was acknowledged is there when the disk has room.
+/// The log's disk is full during the copy. The nodes acknowledge until the tail is full, then writes wait or are
+/// refused. When the disk has room again, everything that was acknowledged must be there.
 #[test]
 fn a_disk_that_is_full_during_the_copy_loses_nothing() {
     let world = World::new();
@@ -143,7 +145,7 @@ fn a_disk_that_is_full_during_the_copy_loses_nothing() {
             refused = true;
             break;
         };
-        // A fault of the copy is shown, and the copy is tried again later.
+        // The copy fails here because the disk is full. It is tried again later.
         let _full = (core.ship(), core.flush_all());
         world.settle(&core);
         if core.wal().durable(Rung::Mirror) < epoch {

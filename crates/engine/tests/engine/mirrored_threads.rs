@@ -1,4 +1,4 @@
-//! A database with threads, and nodes behind a network that another thread moves.
+//! A database with threads, and nodes behind a simulated network that another thread drives.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -15,14 +15,14 @@ use crate::faulty;
 use crate::faulty_disk::Faults;
 use crate::mirrored::deliver;
 
-/// The time for which a writer is watched whose disk lacks much.
+/// A writer whose disk is far behind is watched for at least this time.
 const WATCHED_MIN: Duration = Duration::from_millis(15);
-/// Bytes that the disk lacks from which a writer is slowed down.
+/// From this many bytes that are not on disk, a writer is slowed down.
 const MUCH: u64 = 7 << 18;
-/// Data of this age slow a writer down in any case, microseconds.
+/// From this age of data not on disk, a writer is slowed down in any case, microseconds.
 const OLD_US: u64 = 33_000;
 
-/// Two nodes, a network that moves, an arbiter, and a directory.
+/// Two nodes, a network that a thread drives, an arbiter, and a directory.
 struct Moving {
     dir: tempfile::TempDir,
     net: SimNet,
@@ -58,7 +58,7 @@ impl Moving {
         }
     }
 
-    /// Returns the settings of the process of the client's name.
+    /// Returns the settings of the process that has this client number.
     fn options(&self, client: u32) -> Options {
         let (random, token) = (Arc::clone(&self.random), u64::from(client));
         let views = Arc::clone(&self.views);
@@ -133,8 +133,8 @@ fn a_database_with_threads_commits_in_memory_and_comes_back() {
     drop(Db::open(alone).expect("a clean end needs no nodes"));
 }
 
-/// A writer was faster than its disk. It had 4 to 8 MiB on the way to the disk before their age slowed it down. The
-/// disk needed up to 100 ms for them.
+/// There was a bug: a writer that was faster than its disk was slowed down only by the age of its data. By that time 4
+/// to 8 MiB were not on disk, which took the disk up to 100 ms.
 #[test]
 fn what_the_disk_lacks_slows_a_writer_down_before_it_is_old() {
     let moving = Moving::new();
@@ -155,7 +155,7 @@ fn what_the_disk_lacks_slows_a_writer_down_before_it_is_old() {
         faults.delay_writes(Duration::from_millis(100));
         let (mut large, lag_us) = (0_u8, || db.stats().log.durable_lag_us);
         while db.stats().log.unsynced_bytes < MUCH && lag_us() < OLD_US {
-            // No shorter in the log than in memory.
+            // Random bytes, so that the value is no shorter in the log than in memory.
             let value: Vec<u8> = (0..100_000).map(|_| random.u8(..)).collect();
             table.put([large], value).unwrap();
             large += 1;

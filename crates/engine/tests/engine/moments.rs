@@ -1,11 +1,12 @@
-//! Moments of an archive by their times.
+//! Restores to moments of an archive that are given by their times.
 
 use perdura_base::Epoch;
 use perdura_restore::At;
 
 use crate::lost_disk::{World, carry_out, values};
 
-/// Blocks that are sealed at one time have clocks that differ by microseconds, so that they rise.
+/// The clocks of blocks that are sealed at the same time are made to differ by microseconds, so
+/// that they ascend. This is more than all such differences.
 const TOLD_US: u64 = 5_000;
 
 /// Returns the epoch, time and values that a restore reaches.

@@ -1,4 +1,4 @@
-//! The second pass of a restart that had to plan its image again.
+//! The replay of ordered frames in a restart that had to choose its image a second time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,7 +15,7 @@ use perdura_wal::{FrameKind, Origin};
 
 use crate::core_steps::{env, open, pages_of, small, two_images};
 
-/// Counts calls, and what it found when it began.
+/// A player that counts its calls, and the rows that it found when it began.
 #[derive(Debug, Default)]
 struct Counts {
     begun: AtomicU64,

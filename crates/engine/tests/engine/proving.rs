@@ -1,5 +1,5 @@
-//! The standing proof over whole histories. Each image agrees with the archive, and an archive that does not agree with
-//! the pages is found.
+//! The standing proof over whole histories. Each image must agree with the archive, and an archive that does not agree
+//! with the pages must be found.
 
 use std::sync::Arc;
 
@@ -121,7 +121,7 @@ impl World {
         }
     }
 
-    /// Takes a step of the archive. Errors of its disk do not end the archive.
+    /// Takes a step of archiving. Errors of the archive's disk do not end archiving.
     pub fn step(&mut self) -> ArchiverStep {
         self.clock.advance_us(50_000);
         let core = self.core.as_ref().expect("it is open");
@@ -143,7 +143,7 @@ impl World {
         self.archiving = Archiving::new(self.store.life(), self.rng.u64(..));
     }
 
-    /// Merges all runs, and combines all records that may be combined.
+    /// Merges all runs, and combines records wherever this is allowed.
     fn merge(&mut self) {
         let Some(store) = self.archiving.lent().get() else {
             return;
@@ -313,8 +313,8 @@ fn every_image_is_what_the_archive_says_over_histories_with_crashes_merges_and_h
     );
 }
 
-/// The simulator found that a proof compared an image with itself. The archive failed when the first report existed and
-/// the database did not know of it yet.
+/// The simulator found that a proof compared an image with itself. The archive had failed after the first report was
+/// written, before the database knew that.
 #[test]
 fn an_archive_that_fails_just_behind_the_first_report_is_gone_on_with() {
     let mut failed = 0;
@@ -325,7 +325,7 @@ fn an_archive_that_fails_just_behind_the_first_report_is_gone_on_with() {
         let uuid = world.core().anchor().get().uuid;
         let mut steps = 0;
         while reports(world.store.life().as_ref(), &uuid).map_or(0, |all| all.len()) == 0 {
-            // The archiver has something to write as a rule.
+            // Write something now and then, so that the archiver usually has work.
             if world.rng.u8(..14) == 0 {
                 world.write();
                 world.core().flush_all().expect("a flush");
@@ -359,7 +359,8 @@ fn an_archive_that_fails_just_behind_the_first_report_is_gone_on_with() {
     assert!(failed > 5, "{failed} failures of the archive");
 }
 
-/// The proofs continue from the image that did not agree, and a restart finds the report about it.
+/// The next proof begins with the image whose proof failed, and a restart finds the report about
+/// that image.
 #[test]
 fn a_proof_that_fails_is_told_stops_nothing_and_the_next_one_goes_on_behind_it() {
     let mut world = World::new(9, false);

@@ -1,4 +1,4 @@
-//! Backups and runs of whole histories, and restores from them, moment by moment.
+//! Restores from the backups and runs of whole histories, for every moment.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -44,7 +44,7 @@ pub fn set(core: &Core, number: usize, value: Option<&[u8]>) -> Epoch {
     done.expect("a change").1.epoch
 }
 
-/// Archives the log behind `from` up to D. Returns one run, and its end.
+/// Archives the log from `from` up to D, the durable end. Returns the run that this makes, and its end.
 fn archive_log(
     core: &Core,
     from: &EpochEnds,
@@ -92,7 +92,7 @@ pub struct History {
     pub backups: Vec<BackupId>,
     pub changes: Changes,
     region: Arc<RegionDigest>,
-    /// The number of times that only the older image was left.
+    /// The number of lives that began with only the older image.
     older: usize,
 }
 
@@ -138,7 +138,7 @@ impl History {
         self.core.as_ref().expect("it is open")
     }
 
-    /// Archives up to D.
+    /// Archives the log up to D, the durable end.
     pub fn archive(&mut self) {
         let core = self.core.as_ref().expect("it is open");
         if core.wal().durable(Rung::Disk) <= self.at.epoch {
@@ -158,14 +158,14 @@ impl History {
         let copy = BackupCopy::begin(&disks, core.anchor().get(), archive, DIR);
         match copy.and_then(BackupCopy::run) {
             Ok(summary) => self.backups.push(summary.header.id),
-            // The image does not exist, or is a backup already.
+            // No image exists yet, or it was already copied as a backup.
             Err(Error::Usage(_)) => {}
             Err(error) => panic!("{error}"),
         }
     }
 
-    /// Makes a power cut, and begins the next life. If both images are whole, the newest one may be damaged meanwhile.
-    /// Then the next life continues from the older one, and the backups of the newest remain.
+    /// Makes a power cut, and begins the next life. If both images are whole, sometimes damages the newest one in
+    /// between. The next life then continues from the older image, but backups of the newest image remain.
     fn crash(&mut self, seed: u64) {
         let anchor = self.core().anchor().get();
         self.core = None;
@@ -197,7 +197,7 @@ impl History {
                     let len = [10, 100, 3000, 40_000][rng.usize(..4)] / rng.usize(1..4);
                     let value = (rng.u8(..5) > 0).then(|| vec![rng.u8(..); len]);
                     let epoch = set(self.core(), number, value.as_deref());
-                    // A write that changes nothing is in no epoch.
+                    // A write that changed nothing has no epoch.
                     if epoch > Epoch(0) {
                         self.changes.push((epoch, number, value));
                     }
@@ -286,9 +286,9 @@ pub fn values(core: &Core) -> BTreeMap<usize, Vec<u8>> {
     all.collect()
 }
 
-/// Restores moments of a history, each from each backup that reaches it. Returns the number of moments, and the number
-/// of those that are before the end of their backup's sweep. Also returns the number of lives that continued from the
-/// older image. The first wrong moment is an error.
+/// Restores moments of a history, each from every backup from which it can be reached. Returns three numbers: the
+/// moments restored, the moments among them that are before the end of their backup's sweep, and the lives that
+/// continued from the older image. The first wrong result is an error.
 fn check(seed: u64, steps: usize, every: bool) -> Result<(usize, usize, usize), String> {
     let mut rng = fastrand::Rng::with_seed(seed);
     let mut history = History::new(seed);
@@ -344,7 +344,7 @@ mod seeded_bugs {
 
     use super::*;
 
-    /// One thread merges and restarts: the one on which the bug is armed.
+    /// Merges and restarts run on a single thread, because a bug is armed for one thread only.
     #[test]
     fn each_seeded_bug_of_a_restore_is_caught() {
         for flaw in [
@@ -407,14 +407,14 @@ procedure! {
     }
 }
 
-/// Returns the number of accounts, and the value of a row that is page-addressed.
+/// Returns the number of accounts, which are key-addressed, and the value of a page-addressed row.
 fn seen(core: &Core) -> (usize, Option<Vec<u8>>) {
     let again = |id: &u64| core.call::<open_account>(&(*id,)).is_err();
     ((1..3).filter(again).count(), get(core, &key(0)))
 }
 
-/// Returns a database in which a key-addressed and a page-addressed row are written before and behind the image of its
-/// backup. Also returns that backup's epoch.
+/// Returns a database in which key-addressed and page-addressed rows are written both before and after the image of its
+/// backup. Also returns the backup's epoch.
 pub fn typed_history() -> Result<(History, Epoch), Error> {
     let disk = SimDisk::new(1);
     let core = open_typed(&disk)?;
@@ -435,7 +435,7 @@ pub fn typed_history() -> Result<(History, Epoch), Error> {
     Ok((history, end))
 }
 
-/// Returns a database that gets its first key-addressed row behind its backup, and that backup's epoch.
+/// Returns a database that gets its first key-addressed row after its backup. Also returns the backup's epoch.
 pub fn later_typed_history() -> Result<(History, Epoch), Error> {
     let mut history = History::new(1);
     let _flushed = set(history.core(), 0, Some(b"old"));
@@ -456,7 +456,7 @@ pub fn later_typed_history() -> Result<(History, Epoch), Error> {
     Ok((history, end))
 }
 
-/// Restores such a database from the backup and the log.
+/// Restores the database of `typed_history` from its backup and its runs.
 fn typed_restored() -> Result<(usize, Option<Vec<u8>>), Error> {
     let (history, _) = typed_history()?;
     let (backup, runs) = (history.backup(history.backups[0])?, history.open_runs()?);
@@ -496,7 +496,7 @@ fn the_seeded_bug_of_runs_beside_kept_tables_is_caught() {
     assert!(!matches!(restored, Ok((1, Some(plain))) if plain == b"old"));
 }
 
-/// Returns a copy of a run in which a record is missing, or is there twice.
+/// Returns a copy of a run in which the `nth` record is missing, or with `twice` appears twice.
 pub fn tampered(history: &History, run: &Arc<Run>, nth: usize, twice: bool) -> Arc<Run> {
     let disk = Arc::clone(&history.archive);
     let dir = format!("tampered-{nth}-{twice}");
@@ -544,7 +544,7 @@ fn a_record_that_is_missing_or_doubled_ends_the_restore_and_names_the_page() {
         let record = cursor.record();
         records.push((record.at, record.updates.last, record.tag >= backup.k));
     }
-    // The digests of a later image show that a page's last update is missing.
+    // A missing last update of a page is found only with the digests of a later image.
     let is_followed = |nth: usize| {
         let (at, useq, _) = records[nth];
         let mut later = records.iter();

@@ -1,4 +1,5 @@
-//! A restore that fails, or is interrupted, at each of its I/Os; a source that is damaged or fails.
+//! Restores that fail or are interrupted at each of their I/Os, and restores whose sources are
+//! damaged or fail.
 
 use std::sync::Arc;
 
@@ -10,7 +11,7 @@ use perdura_restore::{Scratch, Sources, read_tail};
 
 use crate::lost_disk::{Restored, STREAMS, World, carry_out_onto, values};
 
-/// Returns a world with two backups, and a log that continues behind its archive.
+/// Returns a world with two backups, whose log continues after the end of its archive.
 fn world() -> World {
     let mut rng = fastrand::Rng::with_seed(8);
     let mut world = World::new(8);
@@ -28,7 +29,8 @@ fn world() -> World {
     world
 }
 
-/// Restores everything, two runs side by side, so that the restore makes its own runs.
+/// Restores everything. The restore reads only two runs at the same time, so it first has to merge
+/// runs.
 fn restored(world: &World, disks: &Restored) -> Result<(), Error> {
     let store = world.store()?;
     let logs = || world.log.life() as Arc<dyn Disk>;
@@ -44,12 +46,12 @@ fn restored(world: &World, disks: &Restored) -> Result<(), Error> {
     carry_out_onto(disks, &plan).map(drop)
 }
 
-/// Checks that the disks hold the database as of its end, whole, or open as nothing. Returns whether it is whole.
+/// Checks that the disks hold either the whole database, as of its end, or no database. Returns whether they hold it.
 fn is_whole_or_nothing(world: &World, disks: &Restored, what: &str) -> bool {
     is_as_of(world, Epoch(u64::MAX), disks, what)
 }
 
-/// Like [`is_whole_or_nothing`], as of an epoch.
+/// Like [`is_whole_or_nothing`], but as of an epoch.
 fn is_as_of(world: &World, target: Epoch, disks: &Restored, what: &str) -> bool {
     let files = disks.data.files();
     let is_begun = files
@@ -61,7 +63,7 @@ fn is_as_of(world: &World, target: Epoch, disks: &Restored, what: &str) -> bool 
             true
         }
         Ok(core) => {
-            // Nothing of it is there, and a new database begins.
+            // Nothing was restored, so the open made a new database.
             assert!(values(&core).is_empty(), "{what}");
             false
         }
@@ -149,7 +151,8 @@ fn a_target_that_fails_at_any_io_ends_the_restore_with_an_error_and_leaves_nothi
             disks.data.set_plan(FaultPlan::default());
             let what = format!("kind {kind}, the {nth}th: {done:?}");
             let is_whole = is_whole_or_nothing(&world, &disks, &what);
-            // After a failed merge of runs, the restore has begun with another backup.
+            // A restore may succeed despite the fault: if a merge of runs fails, it begins again
+            // with another backup.
             assert!(is_whole || done.is_err(), "{what}");
             ended += u32::from(done.is_err());
             if !has_failed {
@@ -181,7 +184,7 @@ fn an_archive_whose_disk_fails_at_any_read_is_told_or_passed_over() {
         }
         let is_whole = is_whole_or_nothing(&world, &disks, "a failing archive");
         match done {
-            // The other backup has served.
+            // The restore has used the other backup.
             Ok(()) => {
                 assert!(is_whole);
                 passed_over += 1;
@@ -201,7 +204,7 @@ fn an_archive_whose_disk_fails_at_any_read_is_told_or_passed_over() {
     );
 }
 
-/// Flips one bit of each sector of a file, one after the other.
+/// For each sector of a file, flips one bit, calls `each`, and flips the bit back.
 fn damaged_everywhere(disk: &SimDisk, path: &str, mut each: impl FnMut(u64)) {
     let files = disk.files();
     let (_, len) = files.iter().find(|(name, _)| name == path).expect("a file");
@@ -246,7 +249,7 @@ fn a_backup_that_is_damaged_anywhere_is_passed_over_for_the_older_one() {
         assert_ne!(plan.backup(), newest);
         carry_out_onto(&Restored::new(), &plan).expect("a restore");
         sources.without.extend(store.manifest().backups());
-        // This archive has all that was ever logged, and needs none of them.
+        // This archive has everything that was ever logged, so it needs no backup.
         let plan = sources.plan(None, |_, _| {}).expect("the runs alone");
         carry_out_onto(&Restored::new(), &plan).expect("a restore");
     });
@@ -269,7 +272,8 @@ fn a_run_that_is_damaged_between_the_plan_and_its_use_is_named() {
         let plan = Sources::archive(&store)
             .plan(None, |_, _| {})
             .expect("a plan");
-        // The first block; what is behind the blocks was read with the plan.
+        // Damages the first block. The data after the blocks was already read when the plan was
+        // made.
         world.archive.flip(&path, 128 + 60, 1);
         let disks = Restored::new();
         if let Err(error) = carry_out_onto(&disks, &plan) {

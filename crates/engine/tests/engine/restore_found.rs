@@ -1,12 +1,13 @@
-//! The bugs that simulated histories found in restores, each as a separate history.
+//! Bugs in restores that simulated histories found, each as a separate test.
 
 use perdura::CoreOptions;
 
 use crate::core_steps::small;
 use crate::restore::{History, KEYS, set, values};
 
-/// The simulator found a row that no key led to. The sidecar of a consistent image lists the keys at the end of the
-/// sweep. It was used for a moment between the image's cut and that end.
+/// The simulator found a row that could not be found by its key. The sidecar of a consistent image lists the keys as of
+/// the end of the sweep. There was a bug: it was also used for a moment between the image's cut and the end of the
+/// sweep.
 #[test]
 fn rows_that_were_removed_while_an_image_was_swept_are_found_by_their_keys_at_the_moments_before() {
     let options = CoreOptions {

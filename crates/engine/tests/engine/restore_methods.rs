@@ -1,4 +1,4 @@
-//! The restore in the order of the log beside the one in a single pass.
+//! Compares a restore in the order of the log with a restore in a single pass.
 
 use std::sync::Arc;
 
@@ -41,7 +41,7 @@ fn directory(disk: &Arc<SimDisk>, k: CkptEpoch) -> Vec<u8> {
     bytes
 }
 
-/// Makes a single pass. Returns its report and its directory.
+/// Restores in a single pass. Returns the report and the directory of the image.
 fn single_pass(plan: &RestorePlan) -> Result<(RestoreReport, Vec<u8>), Error> {
     let (disk, clock, progress) = (
         SimDisk::new(1),
@@ -53,7 +53,7 @@ fn single_pass(plan: &RestorePlan) -> Result<(RestoreReport, Vec<u8>), Error> {
     Ok((report, directory))
 }
 
-/// Makes a replay through `buffers` buffers.
+/// Restores in the order of the log, with a pool of `buffers` pages.
 fn replay(
     plan: &RestorePlan,
     buffers: usize,
@@ -68,8 +68,8 @@ fn replay(
     Ok((report, directory, disk))
 }
 
-/// Restores moments of a history in both ways. Returns the number of records that were taken out of pages, and the
-/// numbers of reads that the smallest and the largest pool made.
+/// Restores moments of a history by both methods. Returns the number of records that were taken out of pages, and the
+/// number of reads with the smallest pool and with the largest pool.
 fn compare(seed: u64) -> (u64, u64, u64) {
     let mut rng = fastrand::Rng::with_seed(seed);
     let mut history = History::new(seed);

@@ -1,4 +1,5 @@
-//! Salvage of databases with typed tables: of a damaged log every whole epoch is played, and nothing behind it.
+//! Salvage of databases with typed tables. From a damaged log, all whole epochs before the damage are played, and
+//! nothing after it.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -36,8 +37,8 @@ fn open(disk: &Arc<SimDisk>, log: LogForm) -> Core {
     Core::open(env(disk, STREAMS), options, Arc::new(Progress::default())).unwrap()
 }
 
-/// Makes a database with calls, each durable by itself, and a checkpoint among them. Returns, for each digest, the
-/// number of calls behind it.
+/// Makes a database with calls, of which each is made durable separately, and a checkpoint in the middle. For each
+/// digest that the database had, returns how many calls had been made.
 fn crashed(disk: &Arc<SimDisk>, log: LogForm) -> BTreeMap<u64, u64> {
     let core = open(disk, log);
     let filled = core.transact(&core.all_partitions(), |tx| {
@@ -61,14 +62,15 @@ fn crashed(disk: &Arc<SimDisk>, log: LogForm) -> BTreeMap<u64, u64> {
         }
         states.insert(core.digest().unwrap(), call);
     }
-    // Epochs that the anchor vouches for are known to be missing when they are.
+    // The anchor vouches for all epochs, so that missing epochs are noticed.
     core.vouch().unwrap();
     drop(core);
     disk.crash(CrashProfile::Nothing, 1);
     states
 }
 
-/// Salvages and builds the rest on another disk. `None` if the database is whole.
+/// Salvages a database onto another disk. Returns the report of missing data and the salvaged
+/// database. `None` if the database is whole.
 fn salvaged(disk: &Arc<SimDisk>, log: LogForm) -> Option<(Missing, Core)> {
     let env_of = env(disk, STREAMS);
     let player = || {
@@ -142,7 +144,7 @@ fn a_damaged_log_is_played_up_to_its_last_whole_epoch() {
                 assert_eq!(missing.numbers.len(), 4, "{what}");
                 cut += usize::from(found < CALLS - 1);
                 met.insert(found, what);
-                // It continues, with numbers that follow.
+                // The salvaged database accepts calls, with the next sequence numbers.
                 let _flushed_below = core.call::<transfer>(&(1, 2, 1)).unwrap();
                 core.flush_all().unwrap();
             }
@@ -161,13 +163,13 @@ fn an_image_that_lacks_pages_is_no_ground_for_calls() {
     let states = crashed(&disk, LogForm::Command);
     let (path, len) = pages_of(&disk, "image-a");
     assert!(disk.flip(&path, len - 100, 1));
-    // The log reaches back to the beginning: nothing is lost.
+    // No image is whole, but the log reaches back to the beginning, so nothing is lost.
     let (missing, core) = salvaged(&disk, LogForm::Command).expect("no image is whole");
     assert_eq!(missing.image, "none", "{missing:?}");
     assert!(missing.log.is_empty() && missing.pages.is_empty());
     assert_eq!(states.get(&core.digest().unwrap()), Some(&(CALLS - 1)));
 
-    // The log's beginning is damaged as well, so the image is left, without its last page: no call is played on it.
+    // The log's beginning is damaged too. Only the image is left, without its last page, and no call is replayed on it.
     let (path, _) = log_files(&disk).remove(0);
     assert!(disk.flip(&path, 4096 + 100, 1));
     let (missing, core) = salvaged(&disk, LogForm::Command).expect("no image is whole");

@@ -1,4 +1,4 @@
-//! Sections of the anchor that a build does not know.
+//! Sections of the anchor that this build does not know.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::core_steps::{env, get, open, put, small};
 
 const STRANGE: Tag = Tag(*b"QUOR");
 
-/// Returns a database in whose anchor another build has put a section.
+/// Returns the disk of a database whose anchor has a section of another build.
 fn with_section(required: bool) -> Arc<SimDisk> {
     let disk = SimDisk::new(5);
     drop(open(&disk, 2));

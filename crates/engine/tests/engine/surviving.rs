@@ -1,4 +1,4 @@
-//! A data disk that is lost while the log survives on another one: nothing that was acknowledged is lost.
+//! A data disk is lost while the log survives on another disk. Nothing that was acknowledged is lost.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use perdura_wal::segment::LOG_DIR;
 
 use crate::lost_disk::{Restored, STREAMS, World, carry_out_onto, values};
 
-/// Restores all data that archive, backlog and log have.
+/// Restores all data that archive, backlog and log have. Returns the disks and the last epoch.
 pub fn restored(world: &World, logs: &Arc<SimDisk>) -> Result<(Restored, Epoch), Error> {
     let disks = Restored::new();
     let store = world.store()?;
@@ -26,8 +26,8 @@ pub fn restored(world: &World, logs: &Arc<SimDisk>) -> Result<(Restored, Epoch),
     Ok((disks, report.epoch))
 }
 
-/// Runs a history that ends with the loss of the data disk. Returns the number of lives that the log had behind the
-/// archive's end.
+/// Runs a history that ends with the loss of the data disk. Returns the number of lives in the log after the end of the
+/// archive.
 fn lose_the_data_disk(seed: u64) -> Result<usize, String> {
     let mut rng = fastrand::Rng::with_seed(seed);
     let mut world = World::new(seed);
@@ -112,7 +112,7 @@ fn the_seeded_bug_of_later_lives_that_are_not_read_is_caught() {
     assert!(caught.is_some());
 }
 
-/// Returns a world whose log continues behind its archive over several segments.
+/// Returns a world whose log continues for several segments after the end of its archive.
 fn ahead(seed: u64) -> World {
     let mut rng = fastrand::Rng::with_seed(seed);
     let mut world = World::new(seed);
@@ -159,7 +159,8 @@ fn a_log_that_does_not_reach_back_to_the_archive_is_refused_and_the_hole_named()
         world.log.life().remove(name).expect("a disk");
         match restored(&world, &world.log) {
             Ok((disks, epoch)) => {
-                // The archive has all of that segment, or nothing was written to it yet.
+                // The lost segment was not needed: the archive has all of it, or nothing was
+                // written to it yet.
                 let core = disks.open().expect("it opens");
                 assert_eq!(
                     values(&core),
@@ -183,7 +184,7 @@ fn a_log_that_does_not_reach_back_to_the_archive_is_refused_and_the_hole_named()
     assert!(log.list(LOG_DIR).is_ok());
 }
 
-/// Whatever segments of several lives are lost, the restore gives a state that existed, or it names the loss.
+/// Whichever segments of several lives are lost, the restore gives a state that existed, or reports the loss.
 #[test]
 fn segments_of_several_lives_may_be_lost() {
     let (mut states, mut refusals) = (0, 0);

@@ -1,4 +1,4 @@
-//! Archives that do not agree with the pages. Whatever is wrong with a run, a proof or a drill finds it.
+//! Archives that do not agree with the pages. A proof or a drill must find every error in a run.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ struct Window {
     runs: Vec<Arc<Run>>,
 }
 
-/// A record whose fragments are its own.
+/// A record that owns its fragments.
 struct Owned {
     at: PageAt,
     record: RunRecord<'static>,
@@ -65,7 +65,7 @@ impl Window {
         }
     }
 
-    /// Restores the archive for trial.
+    /// Makes a drill: a trial restore of the archive.
     fn drill(&self) -> Result<Judgement, Error> {
         let plan = RestorePlan::from_archive(&self.store, None, |_, _| {})?;
         let means = RestoreMeans {
@@ -85,7 +85,7 @@ impl Window {
         proof.and_then(Proof::run).expect("a verdict")
     }
 
-    /// Returns whether the proof counts a record.
+    /// Returns whether the proof includes a record with this tag.
     fn counts(&self, tag: CkptEpoch) -> bool {
         self.base.k <= tag && tag < self.target.k
     }
@@ -113,7 +113,7 @@ impl Window {
         all
     }
 
-    /// Replaces a run by one with these records, and proves. Then puts the old one back.
+    /// Replaces a run by a run with these records, makes a proof, and restores the original run.
     fn prove_with(&self, run: &Arc<Run>, records: Vec<Owned>) -> Verdict {
         self.with(run, records, || self.prove())
     }
@@ -158,7 +158,8 @@ impl Window {
         tail.and_then(|tail| tail.run()).expect("a run");
     }
 
-    /// Returns the number of swaps of two pages' records that a proof finds, and the number of all swaps.
+    /// Swaps the records of two pages, for many pairs of pages. Returns the number of swaps that a proof finds, and the
+    /// number of all swaps.
     fn swaps_found(&self) -> (usize, usize) {
         let (mut found, mut all) = (0, 0);
         for run in &self.runs {
@@ -227,7 +228,7 @@ fn a_run_that_lacks_a_record_or_has_it_twice_or_on_another_page_is_found_and_nam
     assert_eq!(window.prove().fails, None);
 }
 
-/// The update numbers of a page that lacks its last update have no gap, so the restore itself does not see it.
+/// If a page's last update is missing, its update numbers have no gap, so the restore alone does not notice this.
 #[test]
 fn a_drill_finds_what_a_restore_alone_does_not() {
     let window = Window::new();

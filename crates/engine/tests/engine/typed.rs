@@ -1,5 +1,5 @@
-//! Typed tables and procedures through a database: what survives a crash under each form of the log, and
-//! what is refused.
+//! Typed tables and procedures in a database: the data that survives a crash with each form of the log, and the calls
+//! that are refused.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -139,12 +139,12 @@ pub(crate) fn fill(db: &Db) -> Result<()> {
     })
 }
 
-/// Plays a fixed history of calls, of which some are refused.
+/// Makes a fixed series of calls. Some of them are refused.
 pub(crate) fn play(db: &Db) {
     for i in 0..200_u64 {
         let (from, to) = (i * 7 % ACCOUNTS, i * 13 % (ACCOUNTS + 1));
         let amount = i64::try_from(i % 60).unwrap_or(0);
-        // Refusals are part of the history.
+        // Some of these calls are refused on purpose.
         let _maybe = db.call(transfer, (from, to, amount));
         if i % 20 == 0 {
             db.call(pay_interest, (7, ACCOUNTS)).unwrap();
@@ -209,7 +209,7 @@ fn every_form_of_the_log_brings_the_same_data_back() {
             assert_eq!(db.digest().unwrap(), digest, "{what:?}");
             let played = db.report().ordered.map_or(0, |ordered| ordered.played);
             assert!(played > 0, "{what:?}");
-            // Its sequences continue: rows without a key get ids that none had.
+            // The sequences continue, so rows without a key get new ids.
             play(&db);
             let twice = state(&db);
             db.abandon();
@@ -306,7 +306,8 @@ fn a_log_with_calls_of_a_procedure_that_the_program_lacks_is_refused_by_its_name
     let refused = Db::open(options.clone()).err().unwrap().to_string();
     assert!(refused.contains("transfer"), "{refused}");
 
-    // Nothing was changed; and behind a clean close the new version is welcome.
+    // The refused open has changed nothing. After a clean close the new version of the procedure is
+    // accepted.
     let db = builder(dir.path(), LogForm::Command).open().unwrap();
     assert_eq!(state(&db), before);
     db.close().unwrap();
@@ -400,9 +401,10 @@ fn a_snapshot_is_one_instant_while_writers_go_on() {
     );
 }
 
-/// A database that logs nothing has only its images. Without typed tables these were fuzzy sweeps, which had the later
-/// half of a transaction without the earlier. The sidecar of an image is written later than the pages' instant. It was
-/// believed where no record says that a row has moved. The simulator found this (seed 4749 of its typed tables).
+/// A database that logs nothing has only its images. There were two bugs. Without typed tables the images were fuzzy
+/// sweeps, which could have the later half of a transaction without the earlier half. And the sidecar of an image,
+/// which is written after the instant of the pages, was trusted although no log record showed that a row had moved. The
+/// simulator found this (seed 4749 of its typed tables).
 #[test]
 fn the_image_of_a_database_that_logs_nothing_has_whole_transactions_also_of_bytes() {
     let disk = SimDisk::new(1);
@@ -425,7 +427,7 @@ fn the_image_of_a_database_that_logs_nothing_has_whole_transactions_also_of_byte
             let (table, value) = (core.database(0), number.to_le_bytes());
             let mut keys = keys.iter();
             keys.try_for_each(|key| tx.put(table, key.as_bytes(), &value, None).map(drop))?;
-            // A row that goes, and one that comes into its slot.
+            // Removes a row, and inserts another row, which gets the same slot.
             tx.delete(table, turn(number.wrapping_sub(1)).as_bytes())?;
             tx.put(table, turn(number).as_bytes(), &value, None)
         });

@@ -1,4 +1,5 @@
-//! A database of typed tables of which an image or the log is missing: refused by name, and nothing is lost.
+//! A database with typed tables, of which an image or the log is missing. The open is refused with the name of the
+//! missing part, and nothing is lost.
 
 use std::fs;
 use std::path::Path;
@@ -56,7 +57,8 @@ fn values(db: &Db) -> Vec<u64> {
     all.unwrap()
 }
 
-/// Moves aside the folders of a database whose names begin with `prefix`.
+/// Moves the folders of a database whose names begin with `prefix` to another place. Returns the
+/// old and the new paths.
 fn aside(path: &Path, prefix: &str) -> Vec<(std::path::PathBuf, std::path::PathBuf)> {
     let entries = fs::read_dir(path).unwrap().map(|entry| entry.unwrap());
     let names = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(prefix));

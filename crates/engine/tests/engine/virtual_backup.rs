@@ -1,4 +1,5 @@
-//! Virtual backups of whole histories: their contents, restores from them, and the remains of one after a crash.
+//! Virtual backups of whole histories: their contents, restores from them, and the files that a crash leaves of an
+//! unfinished one.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -35,7 +36,7 @@ fn copy(from: &dyn Disk, name: &str, to: &dyn Disk, path: &str) -> (u64, u32) {
     (len, crc32c(&bytes))
 }
 
-/// Makes the archive of a history on a disk, with these of its backups.
+/// Makes an archive of a history on a disk, with the given backups.
 fn stored(history: &History, backups: &[BackupId], disk: &Arc<dyn Disk>) -> Arc<Store> {
     let creation = Creation {
         uuid: history.uuid,
@@ -95,7 +96,7 @@ fn open(store: &Store, id: BackupId) -> Arc<Backup> {
     store.open_backup(id).expect("a backup")
 }
 
-/// Returns, page by page: partition, local page, update number, digest.
+/// Returns for each page of a backup: partition, local page, update number, digest.
 fn pages(backup: &Backup) -> Vec<(u16, u32, u32, u64)> {
     let partitions = 0..backup.header().chunks.partitions;
     let of = |partition: u16| {
@@ -119,9 +120,9 @@ fn restored(plan: &RestorePlan) -> Result<Core, Error> {
     Core::open(env(&disk, STREAMS), small(), Arc::new(Progress::default()))
 }
 
-/// Makes virtual backups of some epochs of a history, each of the nearest backup, and restores every epoch from each.
-/// Returns the number of epochs restored, and the number of backups made of virtual ones. The first wrong restore is an
-/// error.
+/// Makes virtual backups of some epochs of a history, each from the nearest backup, and restores every epoch from each
+/// of them. Returns the number of epochs restored, and the number of backups that were made from a virtual backup. The
+/// first wrong restore is an error.
 fn check(seed: u64, steps: usize) -> Result<(usize, usize), String> {
     let mut rng = fastrand::Rng::with_seed(seed);
     let mut history = History::new(seed);
@@ -208,8 +209,8 @@ fn a_virtual_backup_has_the_pages_of_the_paused_database_whatever_it_was_made_of
             assert_eq!(made.base, backup);
             cuts.push((store, made.backup.header.id));
         }
-        // Nothing has been written since. A checkpoint may be under way; the image of the next one is the paused
-        // database.
+        // Nothing has been written since. A checkpoint may still be under way, so take two: the second image has the
+        // unchanging database.
         for _ in 0..2 {
             history.core().checkpoint_now().expect("an image");
         }
@@ -235,7 +236,7 @@ fn history(seed: u64) -> History {
     history
 }
 
-/// Writes a backup again as one of a consistent image, in its place.
+/// Replaces a backup by the same backup marked as a copy of a consistent image.
 fn make_consistent(store: &Store, id: BackupId) {
     let plain = open(store, id);
     let header = BackupHeader {
@@ -385,7 +386,7 @@ fn no_run_is_applied_behind_the_first_key_addressed_table_and_the_anchor_in_the_
     make(&store, Some(end)).expect("a virtual backup of a moment before");
 }
 
-/// Merges all runs into one that has no moment but its last.
+/// Merges all runs into one run whose only moment is its last.
 fn merge(store: &Arc<Store>) -> RunId {
     let options = MergerOptions {
         fan_in: store.manifest().runs().count(),

@@ -115,7 +115,7 @@ fn another_version_and_wrong_settings_are_refused_with_their_name() {
     ));
 }
 
-/// Found in review: without its anchor a database was taken for an empty directory.
+/// Found in review: a database directory without its anchor was treated as an empty directory.
 #[test]
 fn a_database_without_its_anchor_is_not_overwritten() {
     let dir = tempfile::tempdir().unwrap();
@@ -182,7 +182,7 @@ fn two_keys_take_a_small_log_whose_segments_double_as_it_grows() {
     for key in [b"a", b"b"] {
         db.wait(set(&db, key, b"value")).unwrap();
     }
-    // One segment, and soon the next one.
+    // There is one segment, and soon a second one.
     let files = log_files(&dir);
     let files: Vec<u64> = files
         .into_iter()
@@ -218,7 +218,7 @@ fn a_value_longer_than_all_files_ahead_waits_for_them_and_is_written() {
     assert!(written >= 40 * MIB, "{written}");
 }
 
-/// Each life begins with the smallest size again: what the lives before it leave is used or removed.
+/// Each life begins with the smallest segment size again, and uses or removes the segments of earlier lives.
 #[test]
 fn many_short_lives_leave_a_small_log() {
     let dir = tempfile::tempdir().unwrap();
@@ -237,7 +237,8 @@ fn many_short_lives_leave_a_small_log() {
     assert_eq!(db.rows(0).unwrap(), (16, 0));
 }
 
-/// MSET, EXEC and DEL of many keys were run again and again from their start while files were made for them.
+/// There was a bug: MSET, EXEC and DEL of many keys were run again and again from their start while the log made files
+/// for them.
 #[test]
 fn a_transaction_that_says_how_much_it_will_change_changes_nothing_twice() {
     const ROWS: usize = 60_000;

@@ -1,4 +1,4 @@
-//! Verbs that change a row where it is.
+//! Verbs that change parts of a row.
 
 use perdura_base::{Error, Result};
 use perdura_txn::TypedSpot;
@@ -15,7 +15,8 @@ impl Cx<'_, '_> {
     /// Decodes a row, passes it to `change`, and writes it back.
     ///
     /// # Errors
-    /// [`Error::Usage`] if the row does not exist, or `change` changed the key; else as [`insert`](Self::insert).
+    /// [`Error::Usage`] if the row does not exist, or `change` has changed the key. Otherwise as
+    /// [`insert`](Self::insert).
     pub fn modify<T: Table>(
         &mut self,
         key: impl WholeKey<T::Key>,
@@ -40,10 +41,11 @@ impl Cx<'_, '_> {
         })
     }
 
-    /// Passes a row to `change`, which sets single columns, and writes it back. No other column is decoded.
+    /// Passes a row to `change`, which reads and sets single columns, and writes the row back. Other columns are not
+    /// decoded.
     ///
     /// # Errors
-    /// Those of `change`; [`Error::Usage`] if the row does not exist; else as [`insert`](Self::insert).
+    /// The error of `change`. [`Error::Usage`] if the row does not exist. Otherwise as [`insert`](Self::insert).
     pub fn edit<T: Table>(
         &mut self,
         key: impl WholeKey<T::Key>,

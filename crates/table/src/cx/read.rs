@@ -14,17 +14,17 @@ use crate::rows::{Rows, Span, Stretch, merged};
 use crate::table::{Index, Table};
 use crate::view::RowView;
 
-/// The partitions that are read: one, or all.
+/// The partitions that a verb reads: one, or all.
 type Homes = SmallVec<[PartitionId; 1]>;
 
-/// The message of a table that has no order.
+/// The compile error for a range of keys in a table without an order.
 const ORDERED: &str = "ranges of keys need a table with `order = ordered`";
 
 impl Cx<'_, '_> {
     /// Returns the row with a key.
     ///
     /// # Errors
-    /// [`Error::Undeclared`](perdura_base::Error::Undeclared), which the closure passes on;
+    /// [`Error::Undeclared`](perdura_base::Error::Undeclared), which the closure must return;
     /// [`Error::Usage`](perdura_base::Error::Usage) if the database does not have the table;
     /// [`Error::Corrupt`](perdura_base::Error::Corrupt).
     pub fn get<T: Table>(&self, key: impl WholeKey<T::Key>) -> Result<Option<T>> {
@@ -69,8 +69,8 @@ impl Cx<'_, '_> {
         Ok(row.is_some())
     }
 
-    /// Fetches from memory, all together, the rows that later verbs will read or write. A row that is found alone waits
-    /// for memory twice. This is a hint, which changes nothing. Only the first [`AHEAD_KEYS`] keys count.
+    /// Prefetches, all at once, the memory of rows that later verbs will read or write. Without it, each lookup waits
+    /// for memory twice. This is only a hint. Keys after the first [`AHEAD_KEYS`] are ignored.
     pub fn look_ahead<T: Table>(&self, keys: impl IntoIterator<Item = impl WholeKey<T::Key>>) {
         let Ok(entry) = self.entry::<T>() else {
             return;
@@ -82,11 +82,11 @@ impl Cx<'_, '_> {
         self.tx.typed_look_ahead(keys);
     }
 
-    /// Returns the rows of an ordered table whose keys begin with `prefix`, in the order of their keys. With `()`, it
-    /// returns all rows. If the prefix has no first column, all partitions are read.
+    /// Returns the rows of an ordered table whose keys begin with `prefix`, in the order of their keys. The prefix `()`
+    /// selects all rows. All partitions are then read, otherwise only one.
     ///
     /// # Errors
-    /// The first item is the error if the rows cannot be read; see [`Rows`].
+    /// If the rows cannot be read, the first item of the result is the error; see [`Rows`].
     pub fn rows<T: Table>(&self, prefix: impl Prefix<T::Key>) -> Rows<'_, T> {
         const {
             assert!(
@@ -102,7 +102,7 @@ impl Cx<'_, '_> {
 
     /// Returns the rows of an ordered table whose keys lie in a range of prefixes, in the order of their keys. An
     /// included bound includes all keys that begin with it. An excluded bound excludes all of them. If both bounds have
-    /// the same first column, one partition is read, else all are.
+    /// the same first column, only one partition is read, otherwise all.
     ///
     /// # Errors
     /// As [`rows`](Self::rows).
@@ -119,8 +119,8 @@ impl Cx<'_, '_> {
         self.stretch(Which::Primary, home, stretch)
     }
 
-    /// Returns the rows whose columns of an index begin with `prefix`, in the order of the index. If the index does not
-    /// begin with the first key column, all partitions are read.
+    /// Returns the rows whose index columns begin with `prefix`, in the order of the index. If the index begins with
+    /// the first key column, and `prefix` has a value for it, only one partition is read, otherwise all.
     ///
     /// # Errors
     /// As [`rows`](Self::rows).
@@ -135,8 +135,8 @@ impl Cx<'_, '_> {
         self.stretch(Which::Secondary(index.index()), home, stretch)
     }
 
-    /// Returns the rows whose columns of an index lie in a range of prefixes, in the order of the index. Bounds are
-    /// those of [`range`](Self::range).
+    /// Returns the rows whose index columns lie in a range of prefixes, in the order of the index. Bounds work as in
+    /// [`range`](Self::range).
     ///
     /// # Errors
     /// As [`rows`](Self::rows).
@@ -183,8 +183,8 @@ impl Cx<'_, '_> {
         Ok(count)
     }
 
-    /// Returns the partitions to read: one if it is known, else all; of a replicated table one. All that are missing
-    /// are noted at once.
+    /// Returns the partitions to read: `home` if it is given, otherwise all. For a replicated table, returns any one
+    /// partition. If latches are missing, all of them are noted at once.
     fn homes<T: Table>(&self, home: Option<PartitionId>) -> Result<Homes> {
         if T::DECLARATION.replicated {
             return Ok(smallvec![self.first_latched()]);

@@ -1,4 +1,5 @@
-//! Verbs that write whole rows, and the parts that all writing verbs share: copies, unique indexes, effects.
+//! Verbs that write whole rows, and the code that all writing verbs share: changing all copies of a row, checking
+//! unique indexes, noting effects.
 
 use std::ops::Bound;
 
@@ -14,12 +15,12 @@ use crate::prefix::WholeKey;
 use crate::registry::Entry;
 use crate::table::Table;
 
-/// A row that is written over another one.
+/// A change of a row: its value before and after.
 #[derive(Clone, Copy)]
 pub(super) struct Rewrite<'a> {
-    /// The row before, if an index or the log needs it.
+    /// The value before the change, if an index or the log needs it.
     pub(super) before: Option<&'a [u8]>,
-    /// The row now.
+    /// The value after the change.
     pub(super) after: &'a [u8],
 }
 
@@ -28,7 +29,7 @@ impl Cx<'_, '_> {
     ///
     /// # Errors
     /// [`Error::Usage`] if a row has the same key, or the same columns of a unique index. [`Error::Usage`] if the
-    /// database does not have the table. [`Error::Undeclared`], which the closure passes on; [`Error::OutOfMemory`],
+    /// database does not have the table. [`Error::Undeclared`], which the closure must return; [`Error::OutOfMemory`],
     /// [`Error::LogFull`].
     pub fn insert<T: Table>(&mut self, row: &T) -> Result<()> {
         if T::KEYLESS {
@@ -45,8 +46,8 @@ impl Cx<'_, '_> {
         self.insert_encoded(entry, &placed, Some(spot), row)
     }
 
-    /// Inserts a row of a table without key columns and returns its id. The row is in the first partition that the
-    /// transaction holds.
+    /// Inserts a row into a table without key columns and returns the row's id. The row is stored in the first
+    /// partition that the transaction has latched.
     ///
     /// # Errors
     /// As [`insert`](Self::insert).
@@ -83,7 +84,8 @@ impl Cx<'_, '_> {
         done
     }
 
-    /// Inserts a row whose key was looked up, at `spot` if it is of one partition, and not found.
+    /// Inserts a row whose key was looked up and not found. If the row is in one partition, `spot`
+    /// may be the result of the lookup.
     fn insert_bytes(
         &mut self,
         entry: &Entry,
@@ -115,7 +117,7 @@ impl Cx<'_, '_> {
     /// Overwrites the row with the same key.
     ///
     /// # Errors
-    /// [`Error::Usage`] if the row does not exist; else as [`insert`](Self::insert).
+    /// [`Error::Usage`] if the row does not exist. Otherwise as [`insert`](Self::insert).
     pub fn update<T: Table>(&mut self, row: &T) -> Result<()> {
         const {
             assert!(
@@ -159,7 +161,7 @@ impl Cx<'_, '_> {
     /// Removes the row with a key. Returns whether it existed.
     ///
     /// # Errors
-    /// [`Error::Undeclared`], which the closure passes on; [`Error::LogFull`].
+    /// [`Error::Undeclared`], which the closure must return; [`Error::LogFull`].
     pub fn remove<T: Table>(&mut self, key: impl WholeKey<T::Key>) -> Result<bool> {
         let entry = self.entry::<T>()?;
         let placed = self.place::<T>(&key);
@@ -190,13 +192,13 @@ impl Cx<'_, '_> {
         Placed { key, home }
     }
 
-    /// Returns whether a change of a row needs the row before it.
+    /// Returns whether a change of a row needs the value before the change.
     pub(super) fn needs_before(&self, entry: &Entry) -> bool {
         let unique = !entry.unique.is_empty();
         unique || self.notes(entry) && self.tx.value_form() != ValueForm::Rows
     }
 
-    /// Returns a copy of the row, in a buffer that the caller keeps, and the row's place.
+    /// Copies a row's value into the buffer `copy`. Returns the buffer and the row's place.
     pub(super) fn copy_row(
         &self,
         entry: &Entry,
@@ -217,8 +219,8 @@ impl Cx<'_, '_> {
         }
     }
 
-    /// Overwrites a row, which the caller may have found already. The row before is given if
-    /// [`needs_before`](Self::needs_before) returns true.
+    /// Overwrites a row. `spot` is the row's place if the caller has looked it up. `rewrite.before`
+    /// is required if [`needs_before`](Self::needs_before) returns true.
     pub(super) fn replace(
         &mut self,
         entry: &Entry,
@@ -276,7 +278,8 @@ impl Cx<'_, '_> {
         }
     }
 
-    /// Returns all partitions, which a change of a replicated row needs. Those that are missing are noted at once.
+    /// Returns all partitions, because a change of a replicated row needs them all. If latches are missing, fails and
+    /// notes all of them at once.
     fn all_latched(&self) -> Result<impl Iterator<Item = PartitionId> + use<>> {
         let all = (0..self.registry.geometry().partitions).map(PartitionId);
         let mut missing = Ok(());

@@ -1,21 +1,21 @@
-//! The rows of all partitions in one order, from either end.
+//! Merges the rows of all partitions into one order, from either end.
 //!
-//! Each end has a heap of the partitions' next rows. When a partition's iterator is exhausted, the next row of this end
-//! is the one that the other end holds. The row changes hands, and its entry in the other heap is void.
+//! Each end has a binary heap with the next row of each partition. When a partition's iterator is exhausted, one row of
+//! it may be left, in the other end's heap. This end then takes that row, and the entry in the other heap is ignored.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use perdura_heap::{Derive, RowRef, Which};
 
-/// A partition's rows: those not yet taken, and the row that each end holds.
+/// A partition's rows: the rows not taken yet, and for each end the row in that end's heap.
 struct Part<'s, I> {
     rows: I,
     front: Option<RowRef<'s>>,
     back: Option<RowRef<'s>>,
 }
 
-/// The key of a row that an end holds, and its partition.
+/// An entry of a heap: the key of a row, and its partition.
 type Held = (Vec<u8>, usize);
 
 struct Merged<'s, I> {
@@ -26,7 +26,8 @@ struct Merged<'s, I> {
     backs: Option<BinaryHeap<Held>>,
 }
 
-/// Merges the rows of `parts`, each in the order of an index, in that order.
+/// Merges the rows of `parts` into the order of the index `which`. The rows of each part must be in
+/// that order already.
 pub(crate) fn merged<'s, I: DoubleEndedIterator<Item = RowRef<'s>> + 's>(
     parts: Vec<I>,
     which: Which,
@@ -56,7 +57,8 @@ impl<'s, I: DoubleEndedIterator<Item = RowRef<'s>>> Merged<'s, I> {
         key
     }
 
-    /// Gives the front end of a partition its next row, and returns the row's key.
+    /// Takes the next row of a partition for the front end. Returns the row's key; `None` if the
+    /// partition has no row left.
     fn fill_front(&mut self, at: usize) -> Option<Vec<u8>> {
         let part = &mut self.parts[at];
         debug_assert!(part.front.is_none(), "an end holds one row");

@@ -1,4 +1,4 @@
-//! Ranges of keys as programs write them, and in the heap's form.
+//! Ranges of keys, as programs write them and as the heap needs them.
 
 use std::ops::{Bound, Range, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive};
 
@@ -7,11 +7,11 @@ use crate::prefix::Prefix;
 
 /// A range of prefixes of a key or an index with the columns `C`.
 pub trait Span<C> {
-    /// Returns its bounds: prefixes.
+    /// Returns the bounds of the range as encoded prefixes.
     #[doc(hidden)]
     fn prefixes(&self) -> (Bound<KeyBytes>, Bound<KeyBytes>);
 
-    /// Returns the keys that it covers.
+    /// Returns the keys that the range covers.
     #[doc(hidden)]
     fn stretch(&self) -> Stretch {
         let (start, end) = self.prefixes();
@@ -57,15 +57,15 @@ impl<C, P: Prefix<C>, Q: Prefix<C>> Span<C> for (Bound<P>, Bound<Q>) {
     }
 }
 
-/// A stretch of keys, bounds as bytes.
+/// A stretch of keys between bounds that are given as bytes.
 #[doc(hidden)]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stretch {
-    /// The prefixes that bound it, if both do.
+    /// The prefixes at both ends, if both ends are bounded.
     given: Option<(KeyBytes, KeyBytes)>,
     /// The first key. `None`: the stretch is empty.
     start: Option<KeyBytes>,
-    /// The key behind the last one. `None`: the stretch ends with the last of all keys.
+    /// The first key after the stretch. `None`: the stretch extends to the last of all keys.
     end: Option<KeyBytes>,
 }
 
@@ -78,7 +78,7 @@ impl Stretch {
             ) => Some((start.clone(), end.clone())),
             _ => None,
         };
-        // All keys begin with the empty prefix, so no key is behind it.
+        // All keys begin with the empty prefix, so it has no successor.
         Stretch {
             given,
             start: match start {
@@ -94,7 +94,7 @@ impl Stretch {
         }
     }
 
-    /// Returns all keys that begin with a prefix.
+    /// Returns the stretch of all keys that begin with a prefix.
     pub(crate) fn of_prefix<C>(prefix: &impl Prefix<C>) -> Stretch {
         let start = bytes(prefix);
         Stretch {
@@ -104,13 +104,13 @@ impl Stretch {
         }
     }
 
-    /// Returns the prefixes that bound it, if both ends have one.
+    /// Returns the prefixes at both ends, if both ends are bounded.
     pub(crate) fn prefixes(&self) -> Option<(&[u8], &[u8])> {
         let (start, end) = self.given.as_ref()?;
         Some((start.as_slice(), end.as_slice()))
     }
 
-    /// Returns whether it can contain no key.
+    /// Returns whether the stretch contains no key.
     pub(crate) fn is_empty(&self) -> bool {
         match (&self.start, &self.end) {
             (None, _) => true,

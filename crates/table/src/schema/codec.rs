@@ -1,4 +1,4 @@
-//! The bytes of a schema in its table's catalog row (docs/formats/catalog.md).
+//! The encoding of a schema in the catalog (docs/formats/catalog.md).
 
 use perdura_base::cursor::{Reader, Writer};
 use perdura_base::num::to_u64;
@@ -17,7 +17,7 @@ const UNIQUE: u8 = 1;
 const INDEXES_MAX: usize = 64;
 
 impl Schema {
-    /// Appends the schema in the form of a catalog row.
+    /// Appends the schema in the form that catalog rows have.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let flags = [
             (self.replicated, REPLICATED),
@@ -50,7 +50,8 @@ impl Schema {
         }
     }
 
-    /// Reads the output of [`encode`](Self::encode); `None` if the bytes are no schema that this build knows.
+    /// Reads a schema that [`encode`](Self::encode) has written; `None` if the bytes are no schema that this build
+    /// knows.
     #[must_use]
     pub fn decode(bytes: &[u8]) -> Option<Schema> {
         let mut r = Reader::new(bytes);

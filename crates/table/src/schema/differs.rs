@@ -1,13 +1,13 @@
-//! The program's schema compared with the catalog's.
+//! Compares a program's schema with the catalog's.
 
 use super::{Column, Index, Indexed, Schema};
 
 impl Schema {
-    /// Returns the difference between the schema of a program and this one, which is the database's. The text names the
-    /// first column, index or option that differs, and both sides. `None`: they do not differ.
+    /// Compares this schema, which is the database's, with the schema of a program. If they differ, returns a text with
+    /// the first column, index or option that differs, and its two values. `None`: they do not differ.
     ///
-    /// Earlier versions accepted unique indexes that a partition cannot keep unique. A program now declares such an
-    /// index as a plain one. The two do not count as a difference.
+    /// Earlier versions accepted unique indexes that a partition cannot keep unique. A program now has to declare such
+    /// an index without `unique`. This does not count as a difference.
     #[must_use]
     pub fn differs(&self, program: &Schema) -> Option<String> {
         let fault = options(self, program)
@@ -21,7 +21,7 @@ impl Schema {
         fault
     }
 
-    /// Returns the schema without the word `unique` where no partition can keep it.
+    /// Returns the schema without `unique` for each index that a partition cannot keep unique.
     fn as_kept(&self) -> Schema {
         let mut kept = self.clone();
         for index in &mut kept.indexes {
@@ -30,7 +30,7 @@ impl Schema {
         kept
     }
 
-    /// Returns whether rows with the same columns of an index always lie in one partition.
+    /// Returns whether rows with equal index columns are always in the same partition.
     fn keeps_unique(&self, index: &Index) -> bool {
         self.replicated || !self.is_keyless() && index.columns.contains(&Indexed::Key(0))
     }

@@ -210,7 +210,7 @@ fn a_unique_index_that_an_earlier_version_took_opens_as_a_plain_one() {
             columns: &[BALANCE],
         }
     }
-    // No program can declare it now, but a catalog may have it.
+    // A program can no longer declare this schema, but a catalog may have it.
     const OLD: Declaration = Declaration {
         indexes: &[index(true)],
         ..Example::DECLARATION

@@ -1,4 +1,5 @@
-//! Random transactions, some of which abort, against maps in memory: rows, indexes, ranges from both ends.
+//! Compares random transactions, some of which abort, with a map in memory as the model: rows, indexes, ranges from
+//! both ends.
 
 use std::collections::BTreeMap;
 
@@ -61,7 +62,7 @@ fn step(cx: &mut Cx<'_, '_>, model: &mut Model, rng: &mut Rng) -> Result<(), Abo
     Ok(())
 }
 
-/// Returns an error that the transaction survives, and passes on one that it does not survive.
+/// Returns `Some` for an error after which the transaction can continue. Passes other errors on.
 fn given_up(done: Result<(), Error>) -> Result<Option<Error>, Error> {
     match done {
         Err(error @ Error::Usage(_)) => Ok(Some(error)),
@@ -136,7 +137,7 @@ fn history(seed: u64, form: ValueForm) {
         let begun = rng.clone();
         let mut after = model.clone();
         let done = world.run(|cx| {
-            // It runs again with the latches that it missed, from its beginning.
+            // The closure may run again, with the latches that it missed, so reset all state.
             rng = begun.clone();
             after = model.clone();
             for _ in 0..rng.u8(1..12) {

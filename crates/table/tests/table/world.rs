@@ -82,7 +82,7 @@ impl World {
         self.registry.add(id, schema.clone());
     }
 
-    /// Runs `f` as one transaction, which begins without a latch.
+    /// Runs `f` as one transaction, whose first run has no latch.
     pub fn run<R, E: From<Error>>(
         &self,
         mut f: impl FnMut(&mut Cx<'_, '_>) -> Result<R, E>,
@@ -98,7 +98,8 @@ impl World {
         done.map(|(value, _)| value)
     }
 
-    /// Calls a procedure over the partitions that it declares, once: it uses no others.
+    /// Calls a procedure with the partitions that it declares. It must use no others, so that it
+    /// runs once.
     pub fn call<P: Procedure>(&self, args: &P::Args) -> Result<P::Output, Abort> {
         let mut homes = Homes::new(self.registry.geometry());
         P::homes(args, &mut homes);

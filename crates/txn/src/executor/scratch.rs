@@ -1,4 +1,5 @@
-//! Buffers that a thread keeps between its transactions, and the mark that one runs.
+//! Buffers that a thread keeps between its transactions, and the mark that a transaction is
+//! running.
 
 use std::cell::RefCell;
 
@@ -8,16 +9,16 @@ use perdura_heap::{GroupBuilder, Heap, Undo};
 
 use crate::typed::Typed;
 
-/// The largest buffers that a thread keeps between its transactions, bytes.
+/// A thread keeps its buffers between transactions only if they have at most this many bytes.
 const SCRATCH_BYTES_MAX: u64 = 1 << 20;
 
 /// The buffers that a thread keeps between its transactions.
 pub(super) struct Scratch {
-    /// The before-images of its changes.
+    /// The before-images of a transaction's changes.
     pub undo: Undo,
-    /// The records of its pages.
+    /// The page records of a transaction.
     pub group: GroupBuilder,
-    /// The notes about its key-addressed tables.
+    /// The notes about a transaction's typed tables.
     pub typed: Typed,
     /// The payload of an ordered frame.
     pub frame: Vec<u8>,
@@ -42,11 +43,12 @@ impl Scratch {
     }
 }
 
-/// The transactions of a thread, as it knows them.
+/// The transactions of a thread.
 struct PerThread {
-    /// The addresses of the heaps whose transactions run, innermost last.
+    /// The addresses of the heaps on which this thread is running transactions, the innermost
+    /// transaction last.
     running: Vec<usize>,
-    /// The buffers that none of them uses.
+    /// Buffers that no running transaction uses.
     scratch: Option<Box<Scratch>>,
 }
 
@@ -59,18 +61,19 @@ std::thread_local! {
     };
 }
 
-/// Marks this thread as running a transaction while it is alive.
+/// Marks this thread as running a transaction, until the value is dropped.
 pub(super) struct Running {
     heap: usize,
     scratch: Option<Box<Scratch>>,
 }
 
 impl Running {
-    /// Marks this thread, and takes its buffers.
+    /// Marks this thread as running a transaction, and takes the thread's buffers.
     ///
     /// # Errors
-    /// [`Error::Usage`] within a transaction on the same heap, even if transactions on other heaps
-    /// are in between: it would wait for its own latches.
+    /// [`Error::Usage`] if this thread is already running a transaction on the same heap, also if
+    /// transactions on other heaps are in between. The new transaction could wait for latches that
+    /// the same thread holds.
     pub fn begin(heap: &Heap) -> Result<Running> {
         let id = std::ptr::from_ref(heap).addr();
         PER_THREAD.with_borrow_mut(|thread| {
@@ -87,7 +90,7 @@ impl Running {
         })
     }
 
-    /// Returns the buffers for its attempts.
+    /// Returns the buffers for the transaction's attempts.
     pub fn scratch(&mut self) -> &mut Scratch {
         self.scratch.get_or_insert_default()
     }
@@ -97,7 +100,7 @@ impl Drop for Running {
     fn drop(&mut self) {
         let scratch = self.scratch.take().filter(|scratch| scratch.is_small());
         PER_THREAD.with_borrow_mut(|thread| {
-            // Closures nest, and so do their transactions.
+            // Transactions end in the reverse order of their begins, because closures nest.
             let ended = thread.running.pop();
             debug_assert_eq!(ended, Some(self.heap), "the innermost ends first");
             thread.scratch = scratch;

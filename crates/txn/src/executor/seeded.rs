@@ -1,4 +1,4 @@
-//! Seeded bugs of the executor that need code; see [`perdura_base::flaw`].
+//! Seeded bugs of the executor that need extra code; see [`perdura_base::flaw`].
 
 use std::cell::RefCell;
 
@@ -8,8 +8,8 @@ use perdura_heap::GroupBuilder;
 use super::Ticket;
 use crate::tx::Guards;
 
-/// Makes the mistake of Algorithm 1 as printed (step 6 after step 5). The latches are released, and only then, perhaps
-/// much later, is the group appended.
+/// Follows the order of Algorithm 1 in the paper, step 5 before step 6, which is a mistake. The latches are released
+/// first, and the group is appended only afterwards, perhaps much later.
 #[cold]
 pub(super) fn late_append(
     mut guards: Guards<'_>,
