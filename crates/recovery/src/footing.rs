@@ -1,7 +1,7 @@
 //! The directories and files that an open database uses, by their inodes.
 //!
-//! A process still writes to its open files after they have lost their names: it does not notice an `rm -r` of the data
-//! directory, or a copy that replaces the directory. Transactions that it then acknowledges are in no file that a
+//! A process still writes to its open files after they have lost their names. So it does not notice an `rm -r` of the
+//! data directory, or a copy that replaces the directory. Transactions that it then acknowledges are in no file that a
 //! restart finds. So before the anchor vouches for anything, each path is compared with the file or directory that was
 //! opened.
 //!
