@@ -48,8 +48,8 @@ use crate::scratch::{SLOT, VERB};
 use crate::sink::ImageSink;
 
 /// Threads that a restore should have for each core: while some wait for the disks, others merge. Measured with two
-/// cores, a source of 1,200 MB/s and a target of 400 MB/s: two threads take 1.28 times as long as a copy, four threads
-/// 1.03 times, eight threads 0.99 times (`perdura bench restore --threads`).
+/// cores, a source of 1,200 MB/s and a target of 400 MB/s (`perdura bench restore --threads`): two threads take 1.28
+/// times as long as a copy. Four threads take 1.03 times as long, and eight 0.99 times.
 pub const THREADS_A_CORE: usize = 4;
 
 /// The report of a restore.
