@@ -113,8 +113,8 @@ impl Anchor {
     /// Decodes the sections of a record.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] with the section's name and offset, if a section is missing, holds what its component never
-    /// writes, or is required and not known to this build.
+    /// [`Error::Corrupt`] with the section's name and offset, if a section is missing, has a payload that its component
+    /// never writes, or is required and not known to this build.
     pub fn of(record: Record) -> Result<Anchor> {
         refuse_required(&record)?;
         let geometry = owned(&record, Tag(Geometry::SECTION), Geometry::decode)?;
@@ -267,7 +267,7 @@ impl Anchor {
         self.images.get(slot)
     }
 
-    /// Returns one image's status, to be changed.
+    /// Returns one image's status, for changing it.
     pub fn image_mut(&mut self, slot: ImageSlot) -> &mut ImageStatus {
         self.images.get_mut(slot)
     }
@@ -351,7 +351,7 @@ pub fn open_anchor(disk: &dyn Disk) -> Result<Option<(AnchorFile, Anchor, Vec<St
     Ok(Some((file, Anchor::of(record)?, notes)))
 }
 
-/// Reads the anchor without the right to change it.
+/// Reads the anchor, and changes nothing.
 ///
 /// # Errors
 /// As [`open_anchor`].

@@ -106,7 +106,7 @@ impl AnchorCell {
     /// Changes the record of a running database. A failure that is final stops the log.
     ///
     /// # Errors
-    /// As [`update`](Self::update); [`Wal::failure`] returns whether the log has stopped.
+    /// As [`update`](Self::update); [`Wal::failure`] says whether the failure has stopped the log.
     pub fn update_running(
         &self,
         wal: &Wal,

@@ -33,7 +33,7 @@ pub trait Image: Sync {
     /// The disk's.
     fn read(&self, disk: usize, part: usize) -> Result<Self::Part>;
 
-    /// Returns the number of bytes that `read` returned.
+    /// Returns the size of a part, bytes.
     fn bytes(&self, part: &Self::Part) -> u64;
 
     /// Puts a part into memory (BP). Returns the number of damaged pages. If there are any, the state that is being

@@ -7,9 +7,8 @@
 //!   fall back to it. Begin marks are appended to every stream; then `G := k` is published. The transaction layer adds
 //!   its own conditions through a [`Window`]. With a *cut* the begin happens under all latches, and the image holds the
 //!   pages as of that instant. Such an image is *consistent*; ordered frames need a consistent image.
-//! * *Copy*: under the partition's latch, pages get `epoch := k`; those dirty for the slot are
-//!   copied to a staging buffer. This never happens in the middle of a transaction, because the
-//!   transaction holds that latch.
+//! * *Copy*: under the partition's latch, pages get `epoch := k`; pages that are dirty for the slot are copied to a
+//!   staging buffer. The copy never shows a transaction half done, because a transaction holds the latch to its end.
 //! * *Write*: the staged pages are written, outside the latch. After a partition's last page its section of the
 //!   directory is written, with the hash index as it was when the latch was last held.
 //! * *Trees*: the pages of trees that were dirty at the begin are written ([`crate::tree::live`]).
@@ -24,7 +23,7 @@
 //! | `cut` | the additions for a consistent image |
 //! | `naming` | the anchor names the image, and then the log is cut |
 //! | `pin` | an image that is being copied is not overwritten |
-//! | `pages` | a page's way from memory to the pages files |
+//! | `pages` | copying pages from memory to the pages files |
 //! | `share` | a component's part in a checkpoint |
 //! | `trees` | the share of the trees, whose pages are on disk |
 //! | `progress` | a step's result, and statistics |

@@ -84,7 +84,7 @@ impl Cover {
     }
 }
 
-/// The progress of the cover of a running checkpoint.
+/// The state of the cover while a checkpoint runs.
 pub(crate) enum Covering {
     /// The begin marks are appended.
     Open { marks: Vec<Pos> },

@@ -78,7 +78,7 @@ fn make_tree(data: &dyn Disk, anchor: &mut Anchor, tree: NewTree<'_>) -> Result<
 /// exist as soon as the database does.
 ///
 /// # Errors
-/// The disks'; [`Error::Usage`] for a size that no page of a tree has, and as [`fill`].
+/// The disks'; those of [`fill`]; [`Error::Usage`] if pages of a tree cannot have the given size.
 pub fn create(
     disks: &Disks,
     clock: &dyn Clock,

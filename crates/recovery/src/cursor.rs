@@ -123,7 +123,7 @@ impl<'a, R: Reads> Cursor<'a, R> {
     /// Returns the next frame's place in the order, and the number of its stream. `None`: no frame is left.
     ///
     /// # Errors
-    /// The medium's; damage; those of [`Reads`].
+    /// Those of the disk; damage of the log; those of [`Reads`].
     pub fn head(&mut self) -> Result<Option<(u64, usize)>> {
         for at in 0..self.streams.len() {
             self.fill(at)?;

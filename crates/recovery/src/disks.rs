@@ -1,4 +1,4 @@
-//! The disks of a database, and the directories that hold them.
+//! The disks of a database, and the directories that they are.
 //!
 //! Servers, offline verbs and the harness open their directories here. The order is always the same: the data directory
 //! and its locks, then the logs' directories, then the images'. A process that opens a database to write holds each
@@ -20,12 +20,12 @@ use crate::image::{disk_of, pages_path};
 /// The lock file of the data directory.
 pub(crate) const LOCK_PATH: &str = "LOCK";
 
-/// Returns the lock file of a directory of a log stream.
+/// Returns the name of the lock file in the directory of a log stream.
 pub(crate) fn log_lock(stream: StreamId) -> String {
     format!("{LOCK_PATH}.s{:02}", stream.0)
 }
 
-/// Returns the lock file of a directory of images.
+/// Returns the name of the lock file in an image directory.
 pub(crate) fn image_lock(number: usize) -> String {
     format!("{LOCK_PATH}.i{number:02}")
 }
@@ -199,8 +199,7 @@ impl<'a> Opening<'a> {
         write_version(self.data.as_ref())
     }
 
-    /// Returns the anchor, with notes on faults that do not prevent its reading. `None`: there is
-    /// no database.
+    /// Returns the anchor, with notes on faults in spite of which it could be read. `None`: there is no database.
     ///
     /// # Errors
     /// Those of [`find`].

@@ -1,4 +1,4 @@
-//! The differences between a replay and its log: the records whose re-execution has another result.
+//! The differences between a replay and its log: records whose replay has another result than the log says.
 //!
 //! A restart stops at the first difference, unless its caller accepts all differences. Then each difference is a
 //! [`Divergence`], and the report has their count and the first [`DIVERGENCES_LISTED_MAX`].
@@ -37,7 +37,7 @@ pub struct Divergence {
     /// The procedure and its argument types. `None`: the record is one of row changes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub procedure: Option<String>,
-    /// The version that was logged: the hash of its text.
+    /// The version of the procedure that was logged: the hash of its text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
     /// The log stream.
@@ -102,7 +102,7 @@ impl fmt::Display for Divergence {
     }
 }
 
-/// The records of a restart that differ.
+/// The divergences that a restart found.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Divergences {
     /// The number of all divergences.

@@ -36,7 +36,7 @@ pub struct FrameDump {
     /// The records, if the frame is a group.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub records: Vec<DumpedRecord>,
-    /// Places and effects of an ordered frame.
+    /// The partitions, command and effects, if the frame is ordered.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ordered: Option<DumpedOrdered>,
 }

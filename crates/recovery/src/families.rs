@@ -100,7 +100,7 @@ impl Families {
         self.iter().map(Family::name).collect()
     }
 
-    /// Returns a bit for each family.
+    /// Returns the set as a byte with a bit for each family.
     #[must_use]
     pub fn bits(self) -> u8 {
         self.0

@@ -1,6 +1,7 @@
 //! Finds the outcome of each transaction while its stream is read.
 //!
-//! A transaction stays in one stream, so each stream has separate tables and players share none.
+//! A transaction stays in one stream, so each stream has separate tables, and the players of different streams share no
+//! table.
 //!
 //! [`Backward`] reads a transaction's end before its changes, so one pass is enough. [`Forward`] reads the changes
 //! first; a second pass undoes the transactions that are still open at the end of a life.
@@ -90,7 +91,7 @@ impl Backward {
         }
     }
 
-    /// Returns what to do with a change of `txn`.
+    /// Decides whether a change of `txn` is applied.
     #[must_use]
     pub fn gate(&self, txn: TxnId, tag: CkptEpoch, image: ImageKind, target: Epoch) -> Gate {
         let fate = self.fates.get(&txn).copied();

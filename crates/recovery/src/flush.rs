@@ -1,4 +1,4 @@
-//! Flushing a log to its end.
+//! Flushes a log completely.
 
 use perdura_base::{Result, StreamId};
 use perdura_wal::{FlushProgress, Wal};

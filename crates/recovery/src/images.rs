@@ -62,7 +62,7 @@ pub enum ImageEvent {
     Begin,
     /// Pages and directory are synced, and the part of the log that the image needs is durable.
     Complete,
-    /// A restart found pages in it damaged.
+    /// A restart found damaged pages in the image.
     Discard,
 }
 
@@ -80,7 +80,7 @@ pub struct Completion {
     pub wall_us: u64,
     /// The part of the log that a restart from the image needs.
     pub cover: Cover,
-    /// True if its pages are all of one instant.
+    /// True if all pages of the image are as of one instant.
     pub consistent: bool,
     /// The lowest commit epoch of the window's begin marks.
     pub begin_epoch: Option<Epoch>,
@@ -98,7 +98,7 @@ pub struct ImageStatus {
     pub wall_us: u64,
     /// The part of the log that a restart from the image needs.
     pub cover: Cover,
-    /// True if it is complete and its pages are all of one instant.
+    /// True if the image is complete and all its pages are as of one instant.
     pub consistent: bool,
     /// If the image is complete: the lowest commit epoch of the window's begin marks. An archive that begins with the
     /// image begins with this epoch. It is stored in the section `BEGN`. `None`: an older build made the image.
@@ -230,7 +230,7 @@ impl Images {
         &self.slots[slot.index()]
     }
 
-    /// Returns one image, to be changed.
+    /// Returns one image, for changing it.
     pub fn get_mut(&mut self, slot: ImageSlot) -> &mut ImageStatus {
         &mut self.slots[slot.index()]
     }
@@ -330,7 +330,7 @@ mod tests {
         }
     }
 
-    /// The table on the format page, cell by cell.
+    /// Compares the states with the table on the format page, cell by cell.
     #[test]
     fn an_image_changes_its_state_as_the_format_page_says() {
         let page = include_str!("../../../docs/formats/anchor.md");

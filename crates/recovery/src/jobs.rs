@@ -276,7 +276,7 @@ pub(crate) enum Job<P, U> {
     EndIndexes,
 }
 
-/// The figure of the report that a job's time is added to.
+/// The kinds of work by which the report counts the time of jobs.
 #[derive(PartialEq, Eq, Clone, Copy)]
 pub(crate) enum Counts {
     Image,

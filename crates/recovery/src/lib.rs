@@ -17,27 +17,27 @@
 //! | [`checkpoint`] | the fuzzy sweep, a machine of one I/O per step |
 //! | [`cover`] | the part of the log that a checkpoint covers, from the sweep to the anchor |
 //! | [`window`] | the transaction layer's work at the begin and the end of a checkpoint's window |
-//! | [`mod@vouch`] | the log's durable end in the anchor |
+//! | [`mod@vouch`] | writing the log's durable end into the anchor |
 //! | [`sections`] | sections of the anchor: a mirror, a tree |
-//! | [`archived`], `begins` | the archive's end in the anchor; the first epoch of an archive that begins with an image |
-//! | [`truncate`] | the position up to which the log may be cut: one function, one assert |
+//! | [`archived`], `begins` | the archive's end, noted in the anchor; the first epoch of an archive that begins with an image |
+//! | [`truncate`] | the position up to which the log may be cut |
 //! | [`rule`] | the two predicates, and the state that an image holds |
-//! | [`method`] | the restart methods as rows |
+//! | [`method`] | the table of restart methods |
 //! | `owner`, [`claims`] | the owners of records, in the order in which a restart runs them; the frames that each owner plays |
 //! | [`player`] | the players that the rows of [`method`] name |
 //! | [`level`], [`work`], `jobs`, [`schedule`] | the levels; the jobs; their progress; the choice of each thread's next job |
 //! | [`mod@recover`] | (image, log) → pages: the first owner's part |
 //! | [`base`], [`source`] | the interfaces of an image and a log to recover from |
 //! | [`plan`], [`load`] | the two image slots as an image: which slot is used, fallback and page repair; loading |
-//! | [`streams`] | the log's streams as a source |
+//! | [`streams`] | a database's log streams as a source |
 //! | `cursor` | the frames of one owner, merged from all streams into one order |
 //! | `route`, `pass` | which player takes a frame; the state that the players of one pass share |
 //! | `replay`, `judge` | the jobs of the schedule; the work of each player on a frame |
 //! | [`ordered`], [`ordered_player`] | ordered frames, played in each partition in their order; the interface of their player |
 //! | [`divergence`] | the records whose replay differs from the log |
 //! | [`tree`] | the tree's part of a restart: numbered frames, in the order of their numbers; the tree's share of a checkpoint |
-//! | [`threads`] | threads that run side by side and end together |
-//! | [`indexing`] | pages to tables: catalog and indexes, as jobs of the schedule |
+//! | [`threads`] | running threads in parallel and waiting for all of them |
+//! | [`indexing`] | making tables from pages: reading the catalog and building indexes, as jobs of the schedule |
 //! | [`fates`] | the fate of each transaction of a stream |
 //! | `merge`, `undo` | replay in the order of slots; the second pass, which undoes |
 //! | [`found`] | the contents of the disks: a database, nothing, or the remains of one |
@@ -45,7 +45,7 @@
 //! | `options`, `given`, [`mod@restart`], `close` | a restart's arguments, and their check; its phases in order; closing the incarnation |
 //! | [`life`] | an open database beneath its transactions |
 //! | `sweep_digest` | the digests of an image by partition, which a proof compares |
-//! | [`salvage`], `mended` | the remains of a database that a restart refuses |
+//! | [`salvage`], `mended` | recovering the remains of a database that a restart refuses |
 //! | [`verify`] | checks every byte that a restart could need |
 //! | [`mod@dump`] | a frame's contents as text |
 //! | [`report`] | the progress of a restart, and its report |

@@ -267,7 +267,7 @@ impl Life {
         &self.report
     }
 
-    /// Returns the scheme of page records, as the anchor has it.
+    /// Returns the scheme of page records, from the anchor.
     #[must_use]
     pub fn scheme(&self) -> Scheme {
         self.anchor.get().scheme
@@ -324,8 +324,8 @@ impl Life {
     /// written.
     ///
     /// # Errors
-    /// The log has stopped, or the database's files are gone, which stops it. Or the anchor cannot be written, which
-    /// also stops it, unless it was refused for want of space.
+    /// The log has stopped. Or the database's files are gone, which stops the log. Or the anchor cannot be written,
+    /// which also stops the log, unless only space is missing.
     pub fn vouch(&self) -> Result<bool> {
         if self.anchor.get().vouched.epoch < self.wal.durable(Rung::Disk) {
             self.check_files()?;

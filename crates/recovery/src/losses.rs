@@ -20,7 +20,7 @@ const ENTRY_BYTES: usize = 28;
 pub struct AcceptedLoss {
     /// The life that lost transactions.
     pub incarnation: Incarnation,
-    /// The last epoch of the life that was kept.
+    /// The last epoch that was kept of this life.
     pub durable: Epoch,
     /// The highest epoch that is known to have been acknowledged; 0 if none is known.
     pub acked: Epoch,

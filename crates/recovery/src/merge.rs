@@ -1,5 +1,5 @@
-//! Plays streams whose records have an order. Each worker merges all streams by the global serial number
-//! and applies the changes of the partitions assigned to it.
+//! Plays streams whose records must be applied in a global order. Each worker merges all streams by the global serial
+//! number and applies the changes of the partitions assigned to it.
 //!
 //! With one worker this is the paper's PL2P: disks are read in parallel and one thread plays. A design of today would
 //! use PL2P with several workers. All changes of a slot are applied by one worker, so they keep their order.
@@ -52,12 +52,12 @@ struct Numbered {
 /// Returns the next unit of a part of the log, `None` at the part's end.
 pub(crate) type Next<'n, S> = dyn FnMut(usize) -> Result<Option<Arc<SharedUnit<S>>>> + 'n;
 
-/// A stream as one worker sees it.
+/// The position of one worker in a stream.
 struct Head<S: LogSource> {
     unit: Option<Arc<SharedUnit<S>>>,
     entries: Vec<Entry>,
     at: usize,
-    /// Checkpoints whose begin frame this stream has passed.
+    /// The checkpoints whose begin marks the worker has passed in this stream.
     begun: Vec<CkptEpoch>,
     /// A unit of a later life, kept until that life is played.
     parked: Option<Arc<SharedUnit<S>>>,

@@ -1,4 +1,4 @@
-//! Restart methods as rows: a name, the schemes whose log the method reads, and its player.
+//! The table of restart methods. A row has a name, the schemes whose log the method reads, and a player.
 //!
 //! The [`Player`] of a method defines how the method plays a log. The [`Scheme`] of a log defines the requirements that
 //! every method must meet, above all the order of the records.

@@ -1,4 +1,4 @@
-//! The arguments of a restart: disks, clock, memory, and how to play the log.
+//! The arguments of a restart: disks, clock, memory, the methods of playing the log, and others.
 
 use std::sync::Arc;
 
@@ -75,7 +75,7 @@ pub struct RestartOptions {
     pub schedule: Schedule,
     /// The methods that were chosen. An owner without a chosen method uses its default.
     pub methods: Methods,
-    /// The means to restart a tree, if the database has one.
+    /// The options for restarting the tree, if the database has one.
     pub tree: TreeMeans,
     /// Plays the ordered frames. `None`: the restart fails if there is an ordered frame to play.
     pub ordered: Option<Arc<dyn OrderedPlayer>>,

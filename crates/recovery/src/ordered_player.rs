@@ -56,7 +56,7 @@ pub trait OrderedPlayer: Debug + Send + Sync {
     /// its image again. `image` is the checkpoint epoch of the image, 0 without an image.
     ///
     /// # Errors
-    /// The player cannot serve the catalog.
+    /// The player cannot work with this catalog.
     fn begin(&self, heap: &Arc<Heap>, catalog: &Catalog, image: CkptEpoch) -> Result<()>;
 
     /// Plays a frame, and sets the numbers of its partitions to the frame's.

@@ -1,4 +1,4 @@
-//! One pass over a log: the state that its players share, on any thread.
+//! One pass over a log: the state that its players share, whatever threads they run on.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};

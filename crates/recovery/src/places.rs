@@ -1,4 +1,4 @@
-//! The places of an image's pages in its files; see [`crate::image`].
+//! The positions of an image's pages in its files; see [`crate::image`].
 
 use perdura_base::limits::PAGE_BYTES;
 use perdura_base::num::to_u64;
@@ -7,7 +7,7 @@ use perdura_heap::Geometry;
 
 use crate::anchor::Anchor;
 
-/// Bytes before the first page.
+/// Bytes of a pages file before the first page.
 pub const PAGES_HEADER_BYTES: u64 = 4096;
 
 /// A page's place in the pages file of its disk, counted in pages from 0.

@@ -157,7 +157,7 @@ fn by_age(anchor: &Anchor) -> [Option<ImageSlot>; 2] {
     slots
 }
 
-/// The complete images, as far as they have been opened. The arrays are indexed by [`Rank::index`].
+/// The complete images, and the results of opening those that were opened. The arrays are indexed by [`Rank::index`].
 struct Candidates<'a> {
     geometry: &'a Geometry,
     data: &'a dyn Disk,
@@ -208,7 +208,7 @@ impl Candidates<'_> {
         }
     }
 
-    /// Returns the error that opening an image returned.
+    /// Takes the error with which opening an image failed.
     fn error(&mut self, rank: Rank) -> Error {
         match self.opened[rank.index()].take() {
             Some(Err(error)) => error,
@@ -386,7 +386,7 @@ impl ImagePlan {
         }
     }
 
-    /// Takes damaged pages from the older image.
+    /// Changes the plan to load damaged pages from the older image.
     fn replace(
         &mut self,
         geometry: &Geometry,

@@ -120,20 +120,20 @@ pub struct Seconds {
     pub undo: f64,
 }
 
-/// Records by fate.
+/// The numbers of records by outcome.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Records {
-    /// Read.
+    /// Records read.
     pub seen: u64,
-    /// Applied.
+    /// Records applied.
     pub applied: u64,
-    /// Skipped, by the reason for skipping.
+    /// Records skipped, by the reason for skipping.
     pub skipped: BTreeMap<&'static str, u64>,
     /// Records of unfinished transactions that a second pass undid.
     pub undone: u64,
 }
 
-/// Bytes by source.
+/// The numbers of bytes read, by source.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub struct Bytes {
     /// Of the log.
@@ -145,9 +145,9 @@ pub struct Bytes {
 /// The report of the second pass, which plays ordered frames.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub struct OrderedReport {
-    /// Read.
+    /// Frames read.
     pub frames: u64,
-    /// Played.
+    /// Frames played.
     pub played: u64,
     /// Frames not played, because the image reflects them.
     pub reflected: u64,
@@ -159,7 +159,7 @@ pub struct OrderedReport {
     pub read_seconds: f64,
 }
 
-/// The reads of the log by one owner of records, after the log's end was known.
+/// The log reads of one owner of records, counted from when the log's end was known.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct OwnerReads {
     /// The owner: `pages`, `ordered` or `tree`.
@@ -206,9 +206,9 @@ pub struct RestartReport {
     pub incarnation: u32,
     /// Seconds by phase.
     pub seconds: Seconds,
-    /// Records by fate.
+    /// The numbers of records by outcome.
     pub records: Records,
-    /// Bytes by source.
+    /// The numbers of bytes read, by source.
     pub bytes: Bytes,
     /// Reads of the log by owner, in the order in which owners play.
     pub log_reads: Vec<OwnerReads>,

@@ -53,7 +53,7 @@ pub struct Restarted {
     pub heap: Arc<Heap>,
     /// The anchor, updated. `None`: the restart was a dry run.
     pub anchor: Option<AnchorCell>,
-    /// The anchor's record as it is now, or would be after a real restart.
+    /// The anchor's record. After a dry run, as it would be after a real restart.
     pub record: Anchor,
     /// The directories of the images.
     pub directories: [Directory; 2],

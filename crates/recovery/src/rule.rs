@@ -85,7 +85,7 @@ pub fn wanted(epoch: Epoch, target: Epoch) -> bool {
     epoch <= target
 }
 
-/// The fate of a transaction, as far as the log up to the target shows it.
+/// The fate of a transaction, as the log shows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
     /// Committed in this epoch.

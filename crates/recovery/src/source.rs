@@ -11,7 +11,7 @@ use perdura_wal::{Direction, Frame, Origin, RawUnit, Unit};
 
 /// A log to recover from. All methods may run on any thread.
 pub trait LogSource: Sync {
-    /// A unit as the medium returned it.
+    /// A unit as it was read, before it is checked.
     type Raw: Raw;
 
     /// Returns the number of parts.
@@ -45,7 +45,7 @@ pub struct LogEnd {
     pub ckpt_max: CkptEpoch,
     /// The number of units in each part.
     pub units: Vec<usize>,
-    /// The bytes of the frames to be played.
+    /// The bytes of the frames in these units.
     pub bytes: u64,
 }
 

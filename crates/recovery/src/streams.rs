@@ -167,7 +167,7 @@ impl LogSource for Streams<'_> {
     }
 }
 
-/// Returns the blocks that a seeded bug plays although they are void.
+/// Returns the void blocks, which a seeded bug plays.
 #[cfg(feature = "flaws")]
 fn void_tail(scans: &[StreamScan], cut: &Cut) -> Vec<Vec<perdura_wal::BlockRef>> {
     use perdura_base::flaw::{Flaw, armed};

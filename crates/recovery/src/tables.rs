@@ -88,7 +88,7 @@ impl TableKind {
         }
     }
 
-    /// Returns whether the keys are also in an index by their bytes.
+    /// Returns whether the table also has an index by the keys' bytes.
     #[must_use]
     pub fn is_ordered(self) -> bool {
         match self.order {

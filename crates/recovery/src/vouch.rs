@@ -62,7 +62,7 @@ pub fn vouch_last(anchor: &AnchorCell, wal: &Wal) -> Result<()> {
     Ok(())
 }
 
-/// Puts the durable end of the log into the record.
+/// Sets the durable end in the anchor's record to that of the log.
 fn take_over(record: &mut History, wal: &Wal) {
     let durable = wal.durable_end(match armed(Flaw::VouchedOnMirror) {
         true => Rung::Mirror,

@@ -23,7 +23,7 @@ use crate::plan::RestorePlan;
 use crate::reach::Reach;
 use crate::scratch::Scratch;
 
-/// The archive, runs and backups that a database is restored from.
+/// The archive and the further runs that a database can be restored from, and limits on their use.
 pub struct Sources<'a> {
     /// The archive.
     pub store: &'a Store,

@@ -15,7 +15,7 @@
 //! | `many` | merging runs first, if there are too many to read at the same time |
 //! | `listed` | the runs that exist, few of which are open |
 //! | `scratch` | the folder of runs that only one restore reads |
-//! | `plan` | the backup and runs that restore a moment |
+//! | `plan` | the plan of a restore: a moment, a backup, and runs |
 //! | `served` | the moments that can be restored from a backup |
 //! | `part` | one partition's merge join |
 //! | `sink` | the destination of the pages: an image, or a backup |

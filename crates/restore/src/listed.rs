@@ -13,7 +13,7 @@ pub(crate) enum Listed {
     Archived(RunId, u64),
     /// A run that is open.
     Open(Arc<Run>),
-    /// A run that the restore has merged from others.
+    /// A run that this restore has made by merging others.
     Merged(Arc<Run>),
 }
 

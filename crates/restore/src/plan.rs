@@ -12,7 +12,7 @@ use crate::at::wall_of;
 use crate::reach::Reach;
 use crate::scratch::Scratch;
 
-/// A backup, the runs that lead from it to a moment, and the moment.
+/// A moment to restore, a backup, and the runs that lead from the backup to the moment.
 pub struct RestorePlan {
     pub(crate) backup: Arc<Backup>,
     /// The runs in the order of their epochs. Runs outside the needed epochs are left out.

@@ -36,7 +36,7 @@ impl<'a> ImageSink<'a> {
         }
     }
 
-    /// Writes the collected pages.
+    /// Writes the collected pages to the image.
     fn flush(&mut self) -> Result<()> {
         if self.len > 0 {
             self.images[self.file].write(self.first, &self.buf[..self.len * PAGE_BYTES])?;

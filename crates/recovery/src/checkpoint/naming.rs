@@ -16,7 +16,7 @@ use crate::images::Completion;
 use crate::truncate::truncation_floor;
 
 impl Sweep {
-    /// Enters the image in the anchor.
+    /// Enters the completed image in the anchor's record.
     pub(crate) fn name_image(&self, record: &mut Anchor, wall_us: u64) {
         let completion = Completion {
             directory_crc: self.directory_crc,
@@ -104,7 +104,7 @@ impl Checkpointer {
         );
     }
 
-    /// Names the image in the anchor, only after every record that it reflects is durable (I5).
+    /// Names the image in the anchor. Asserts I5: every record that the image reflects is durable.
     pub(super) fn name_sweep(&mut self, sweep: &mut Sweep) -> Result<()> {
         if armed(Flaw::TruncateBeforeAnchor) {
             self.parts.wal.truncate(&sweep.covering.closed().begin)?;
@@ -143,7 +143,7 @@ impl Checkpointer {
         Ok(())
     }
 
-    /// Notes the end of the log in an archive; see [`AnchorCell::set_archived`](crate::AnchorCell::set_archived).
+    /// Notes up to where an archive holds the log; see [`AnchorCell::set_archived`](crate::AnchorCell::set_archived).
     ///
     /// # Errors
     /// As [`AnchorCell::set_archived`](crate::AnchorCell::set_archived).

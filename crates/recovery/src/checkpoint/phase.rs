@@ -100,7 +100,7 @@ impl Phase {
         }
     }
 
-    /// Returns the state of the phase.
+    /// Returns the state that corresponds to the phase.
     pub(super) fn stage(self) -> Stage {
         match self {
             Phase::Copy { .. } => Stage::Copy,

@@ -8,7 +8,7 @@ use perdura_heap::Shape;
 pub struct KeyContent<'a> {
     /// The key.
     pub key: Cow<'a, [u8]>,
-    /// The time at which it expires, milliseconds since 1970. `None`: never.
+    /// The time at which the key expires, milliseconds since 1970. `None`: never.
     pub expiry_ms: Option<u64>,
     /// Its value. `None`: the row does not parse, or it is the head of a collection that does not exist.
     pub value: Option<Value<'a>>,
@@ -38,7 +38,7 @@ pub struct Elements<'a> {
 
 /// An element.
 pub struct Element<'a> {
-    /// A hash's field, a list's item, or a member.
+    /// The field of a hash, the item of a list, or the member of a set or sorted set.
     pub name: Cow<'a, [u8]>,
     /// The value of a hash's field; empty otherwise.
     pub value: Cow<'a, [u8]>,

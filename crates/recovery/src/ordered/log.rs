@@ -125,7 +125,7 @@ impl<'a> Epochs<'a> {
     /// Takes the frames of the next epoch, stream by stream. `None`: the log has ended.
     ///
     /// # Errors
-    /// The medium's; damage; a frame that cannot be read, or of a family that is not declared.
+    /// Those of the disk; damage of the log; a frame that cannot be read or whose family is not declared.
     pub fn next_epoch(&mut self) -> Result<Option<Vec<Entry>>> {
         let Some((epoch, _)) = self.cursor.head()? else {
             return Ok(None);

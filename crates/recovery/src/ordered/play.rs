@@ -25,9 +25,9 @@ struct Shared {
     queues: Queues,
     /// True while a thread reads.
     feeding: bool,
-    /// True if the whole log is read.
+    /// True once the whole log is read.
     ended: bool,
-    /// True if an error or a panic ends the pass.
+    /// True once an error or a panic has ended the pass.
     stopped: bool,
     /// The number of frames that threads are playing.
     playing: usize,

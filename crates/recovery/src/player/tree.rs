@@ -62,7 +62,7 @@ pub struct TreePlay {
 }
 
 impl Table {
-    /// Returns whether the analysis reads operations, too.
+    /// Returns whether the analysis reads operations, in addition to the tree's records.
     pub(crate) fn reads_operations(self) -> bool {
         match self {
             Table::None | Table::Deltas => false,

@@ -136,7 +136,8 @@ impl LiveTree {
         self.writer.bytes()
     }
 
-    /// Repeats a call while its pages find no frame, with steps of the writer in between.
+    /// Repeats a call while it finds no free frame for a page. Between the attempts the writer takes a step, which can
+    /// free a frame.
     ///
     /// # Errors
     /// Those of the call; [`LogFull`](perdura_base::Error::LogFull) if the pages in memory wait for the log.

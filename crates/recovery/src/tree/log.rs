@@ -140,7 +140,7 @@ impl<'a> NumberedLog<'a> {
     /// Takes the next frame. `None`: the log has ended.
     ///
     /// # Errors
-    /// The medium's; damage; numbers that are missing or doubled.
+    /// Those of the disk; damage of the log; numbers that are missing or doubled.
     pub fn next(&mut self) -> Result<Option<Numbered>> {
         let Some((head, bytes)) = self.cursor.next()? else {
             return Ok(None);
