@@ -429,7 +429,8 @@ impl Checkpointer {
         }
     }
 
-    /// Ends the window and returns its cover. The cover reaches back as far as the components' own needs of the log.
+    /// Ends the window and returns its cover. The cover is extended back to the positions from which components need
+    /// the log.
     fn end_window(&self, sweep: &Sweep) -> Cover {
         let parts = &self.parts;
         let needs = parts.shares.map(|share| share.needs(parts));

@@ -12,14 +12,14 @@ use perdura_base::Result;
 use perdura_base::num::to_u64;
 use perdura_wal::{Direction, Frame, Holds, Origin, StreamScan, Unit};
 
-/// Each time this many units have been read, the next twice as many are announced to the disk.
+/// Before each group of this many units is read, twice as many units from there on are announced to the disk.
 const AHEAD_UNITS: usize = 4;
 
 /// The bytes of a frame that was read.
 pub(crate) struct FrameBytes {
     unit: Arc<Unit>,
     payload: Range<usize>,
-    /// Bytes of memory that these bytes keep allocated: their share of the unit.
+    /// Bytes of memory that this value keeps allocated: its share of the unit.
     pub weight: u64,
 }
 

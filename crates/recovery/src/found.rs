@@ -261,7 +261,7 @@ pub fn mark_finished(disk: &dyn Disk) -> Result<()> {
 /// Returns the anchor of the database on these disks. `None`: there is no database.
 ///
 /// # Errors
-/// As [`is_database`]; [`Error::Version`] for another format; [`Error::Corrupt`] if the anchor cannot be read.
+/// As [`is_database`]; [`Error::Version`] for another format; the error of an anchor that cannot be read.
 pub fn find(
     data: &dyn Disk,
     logs: &[Arc<dyn Disk>],

@@ -76,7 +76,7 @@ impl<P: InOrder> InLife<P> {
         })
     }
 
-    /// Notes the life of the next frames. If it is another life than before, ends that one.
+    /// Notes the life of the next frames. If the life changes, ends the last one first.
     pub fn enter(&mut self, life: Incarnation) {
         let before = self.life.replace(life);
         if let Some(before) = before.filter(|before| *before != life) {

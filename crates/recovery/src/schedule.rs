@@ -531,7 +531,7 @@ impl<'a, W: Work> Runner<'a, W> {
     }
 
     /// Returns the next unit of a stream for one merging worker. A unit is dropped once all workers have passed it. If
-    /// there is only one thread, it reads the unit here unless that was done.
+    /// there is only one thread, it reads the unit here, if the unit was not read before.
     fn next_for_merge(&self, worker: usize, stream: usize) -> Result<Option<Arc<W::Unit>>> {
         let mut state = self.state.lock();
         self.drop_passed(&mut state.streams[stream]);

@@ -1,10 +1,10 @@
 //! Copies the newest image to an archive, as a *backup*.
 //!
 //! The copy is a machine. A step reads pages that lie side by side in the image, checks each page against the image's
-//! directory, and passes the pages to the backup's writer. During the copy the checkpoint after the next may overwrite
-//! the image, unless the caller [holds](perdura_recovery::checkpoint::Pin) the image. The copy notices that the image
-//! is overwritten, because then pages do not match the directory that it has read. It then ends with an error, the
-//! copied part is given up, and no file has the backup's name.
+//! directory, and passes the pages to the backup's writer. The checkpoint after the next may overwrite the image during
+//! the copy, unless the caller [holds](perdura_recovery::checkpoint::Pin) the image. If the image is overwritten, a
+//! page does not match the directory that the copy has read. The copy then ends with an error, the copied part is given
+//! up, and no file has the backup's name.
 //!
 //! # Source
 //! C. Sauer, G. Graefe, T. Härder, "Single-pass restore after a media failure", section 2: full backups. Here a backup

@@ -275,7 +275,7 @@ impl TablesSince {
         })
     }
 
-    /// Fails if the runs may not have all changes between this backup and the target.
+    /// Fails if changes between this backup and the target may be missing from the runs.
     fn check(&self, backup: &Backup, target: Epoch) -> Result<()> {
         let is_plain = backup.header().archive() == Archived::Runs;
         let beyond = self.plain_end.filter(|end| is_plain && *end < target);

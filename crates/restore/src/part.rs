@@ -135,8 +135,8 @@ impl Changes {
     }
 }
 
-/// Returns the update number before these updates, of which `last` is the last. If there are more updates than numbers,
-/// the result does not matter, because the updates are not dense.
+/// Returns the update number before these updates, the newest of which has the number `last`. If there are more updates
+/// than numbers, the result does not matter, because the updates are not dense.
 fn number_before(last: Useq, updates: Updates) -> Useq {
     Useq(
         last.0

@@ -70,7 +70,7 @@ impl<'a> Pool<'a> {
         }
     }
 
-    /// Assigns a frame to a page, in place of the frame's last page. Returns the frame's bytes.
+    /// Assigns a frame to a page, and forgets the page that was in it. Returns the frame's bytes.
     fn take(&mut self, frame: usize, page: PageId) -> &mut [u8] {
         let before = std::mem::replace(
             &mut self.frames[frame],

@@ -35,7 +35,7 @@ fn is_armed() -> bool {
 
 impl Backward {
     /// Notes a mark of a checkpoint, which only the printed algorithm uses. The end mark of the image's checkpoint
-    /// lists active transactions. Those of them that did not commit after it are open.
+    /// lists the active transactions. They are open, except those that committed after the mark.
     pub(crate) fn note_mark(&mut self, frame: Frame<'_>, image: ImageKind) {
         let ImageKind::Sweep(k) = image else { return };
         match frame.kind.role() {
