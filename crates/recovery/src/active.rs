@@ -1,11 +1,13 @@
-//! The transactions of each stream that have a record and no end, where transactions interleave.
+//! For each stream, the transactions that have logged a first record and not yet their last. Needed where the records
+//! of transactions interleave in a stream.
 //!
-//! A checkpoint keeps the log from the first record of each of them: a restart from its image may have to undo
-//! them.
+//! A checkpoint keeps the log from the first record of each such transaction: a restart from the checkpoint's image may
+//! have to undo it.
 //!
 //! # Invariants
-//! * A transaction is listed in one step with its first record, and leaves the list in one step with its last. So a
-//!   list that is read before a window's end marks are appended has each transaction that is open there.
+//! * A transaction's first record is appended and the transaction listed in one step. Its last record is appended and
+//!   the transaction removed in one step. So a list that is read before a window's end marks are appended has every
+//!   transaction that is open at that moment.
 
 use crossbeam_utils::CachePadded;
 use parking_lot::Mutex;
@@ -58,7 +60,7 @@ impl ActiveTxns {
     /// as one step.
     ///
     /// # Panics
-    /// If it is not listed.
+    /// If the transaction is not listed.
     pub fn end(&self, stream: StreamId, txn: TxnId, append: impl FnOnce() -> Appended) -> Appended {
         let mut active = self.of(stream).lock();
         let appended = append();
@@ -71,7 +73,8 @@ impl ActiveTxns {
         appended
     }
 
-    /// Returns the position of the first record of each stream's oldest listed transaction.
+    /// Returns, for each stream, the position of the first record of its oldest listed transaction; `None` if the
+    /// stream's list is empty.
     #[must_use]
     pub fn oldest(&self) -> Vec<Option<Pos>> {
         let first = |list: &Mutex<Active>| list.lock().iter().map(|entry| entry.first).min();

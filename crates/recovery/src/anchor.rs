@@ -1,8 +1,8 @@
 //! The anchor of a database: the log's history, and the sections that this build knows, decoded.
 //!
-//! `wal` keeps the record on disk and knows none of the sections. This module brings them together: geometry belongs to
-//! the store, the images and the families of ordered frames to recovery. A section that no component of this build
-//! knows stays in the record unchanged. If such a section is required, the opening fails.
+//! `wal` keeps the anchor's record on disk and interprets none of its sections. This module joins the two: the geometry
+//! belongs to the store, the images and the families of ordered frames to recovery. A section that no component of this
+//! build knows stays in the record unchanged. If such a section is required, the opening fails.
 
 use std::ops::{Deref, DerefMut};
 
@@ -33,10 +33,10 @@ const KNOWN: [Tag; 9] = [
     Tag(tree_section::SECTION),
 ];
 
-/// The contents of the anchor. It dereferences to the log's history.
+/// The contents of the anchor. An `Anchor` dereferences to the log's history.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Anchor {
-    /// The log's own.
+    /// The log's history, which the log itself maintains.
     pub history: History,
     /// Partitions, chunk size, hash seed.
     pub geometry: Geometry,
@@ -50,11 +50,12 @@ pub struct Anchor {
     pub parent: Option<Parent>,
     /// The losses that were accepted; see [`accept_loss`](Self::accept_loss).
     pub losses: Losses,
-    /// The writer whose acknowledgements may rest on nodes; `None` if all that was acknowledged is on disk.
+    /// The writer whose acknowledged transactions may be on other nodes only; `None` if every acknowledged transaction
+    /// is on disk.
     pub mirrored: Option<Mirrored>,
     /// The tree, if the database has one.
     pub tree: Option<TreeAnchor>,
-    /// All sections as they were read, those of other builds among them.
+    /// All sections as they were read, including those that only other builds know.
     sections: Sections,
 }
 
@@ -90,20 +91,20 @@ impl Anchor {
         }
     }
 
-    /// Notes that the log may hold frames of a family. Returns whether that is new.
+    /// Notes that the log may hold frames of a family. Returns whether the family was not declared before.
     pub fn declare(&mut self, family: Family) -> bool {
         let before = self.families;
         self.families = before.with(family);
         self.families != before
     }
 
-    /// Returns the trees that it names.
+    /// Returns the trees that the anchor names: one or none.
     #[must_use]
     pub fn trees(&self) -> &[TreeAnchor] {
         self.tree.as_slice()
     }
 
-    /// Returns the place of the pages that have the rows of clients.
+    /// Returns where the pages with the clients' rows are: in the tree if there is one, otherwise in the images.
     #[must_use]
     pub fn row_pages(&self) -> RowPages<'_> {
         self.tree.as_ref().map_or(RowPages::Images, RowPages::Tree)
@@ -112,8 +113,8 @@ impl Anchor {
     /// Decodes the sections of a record.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] with the section's name and offset, if a section is missing, holds what its component never
-    /// writes, or is required and not known to this build.
+    /// [`Error::Corrupt`] with the section's name and offset, if a section is missing, has a payload that its component
+    /// never writes, or is required and not known to this build.
     pub fn of(record: Record) -> Result<Anchor> {
         refuse_required(&record)?;
         let geometry = owned(&record, Tag(Geometry::SECTION), Geometry::decode)?;
@@ -143,7 +144,7 @@ impl Anchor {
         };
         let mut history = record.history;
         if history.scheme.has_tree() {
-            // An older build named the tree's scheme here, and gave the pages in memory none.
+            // An older build wrote the tree's scheme in this field, and no scheme for the pages in memory.
             history.scheme = Scheme::Differential;
         }
         Ok(Anchor {
@@ -160,8 +161,7 @@ impl Anchor {
         })
     }
 
-    /// Returns the record to write. It has sections that this build does not know as they were
-    /// read.
+    /// Returns the record to write. Sections that this build does not know are in it as they were read.
     #[must_use]
     pub fn to_record(&self) -> Record {
         let mut sections = self.sections.clone();
@@ -172,7 +172,7 @@ impl Anchor {
             "the images read back as those of a log of so many streams"
         );
         sections.set(Tag(Images::SECTION), true, images);
-        // A database that never logged an ordered frame has no such section, and older builds open it.
+        // Without a declared family the section is left out, so that older builds can open the database.
         if !self.families.is_empty() {
             sections.set(Tag(Families::SECTION), true, self.families.encode());
         }
@@ -216,14 +216,15 @@ impl Anchor {
         }
     }
 
-    /// Notes that the loss of acknowledged transactions was accepted. This belongs to the update that closes the life
-    /// which made them. Every later update keeps the note.
+    /// Notes that the loss of acknowledged transactions was accepted. The caller does this in the update that closes
+    /// the life in which they were acknowledged. Every later update keeps the note.
     ///
     /// # Errors
-    /// [`Error::LogFull`] if the anchor has no room for another one.
+    /// [`Error::LogFull`] if the anchor has no room for another loss.
     ///
     /// # Panics
-    /// If nothing is lost, the life is not closed, or its link names another epoch that was kept.
+    /// If nothing is lost, if the life is not closed, or if its chain link and `loss` disagree about the last epoch
+    /// that was kept.
     pub fn accept_loss(&mut self, loss: AcceptedLoss) -> Result<()> {
         let life = loss.incarnation;
         assert!(
@@ -242,7 +243,7 @@ impl Anchor {
         Ok(())
     }
 
-    /// Returns the link of a closed life, if the chain still has it.
+    /// Returns the link of a closed life; `None` if the chain has no link of that life any more.
     #[must_use]
     pub fn link_of(&self, life: Incarnation) -> Option<&ChainLink> {
         self.chain.iter().find(|link| link.incarnation == life)
@@ -254,7 +255,7 @@ impl Anchor {
         self.to_record().sections
     }
 
-    /// Returns the number of closed incarnations that there is room for beside the sections.
+    /// Returns for how many closed incarnations the anchor has room beside its sections.
     #[must_use]
     pub fn chain_max(&self) -> usize {
         self.to_record().chain_max()
@@ -266,7 +267,7 @@ impl Anchor {
         self.images.get(slot)
     }
 
-    /// Returns one image's status, to be changed.
+    /// Returns one image's status, for changing it.
     pub fn image_mut(&mut self, slot: ImageSlot) -> &mut ImageStatus {
         self.images.get_mut(slot)
     }
@@ -277,8 +278,8 @@ impl Anchor {
         self.images.newest()
     }
 
-    /// Computes the cut from the scans of all streams. An error also names what an image still holds. With
-    /// `accept_loss` the cut may lie before what only a mirror held.
+    /// Computes the cut from the scans of all streams. An error also names the state that the newest image still holds.
+    /// With `accept_loss` the cut may lie before transactions that only a mirror held.
     ///
     /// # Errors
     /// As [`perdura_wal::decide_cut`].
@@ -294,7 +295,7 @@ impl Anchor {
     }
 }
 
-/// Decodes a section that is left out if it would be empty. `None`: it is left out.
+/// Decodes an optional section. `None`: the record has no such section.
 fn optional<T>(
     record: &Record,
     tag: [u8; 4],
@@ -304,7 +305,7 @@ fn optional<T>(
     section.map(|_| owned(record, Tag(tag), decode)).transpose()
 }
 
-/// Returns a section, decoded by its component.
+/// Returns a section that must be there, decoded by its component.
 fn owned<T>(record: &Record, tag: Tag, decode: impl Fn(&[u8]) -> Option<T>) -> Result<T> {
     let section = record.sections.get(tag);
     let damage = |found: &str| {
@@ -338,8 +339,8 @@ fn refuse_required(record: &Record) -> Result<()> {
     ))
 }
 
-/// Opens the anchor's file and reads it. `Ok(None)` if there is no database here. The last value
-/// names the copies that were damaged or stale and will be written again.
+/// Opens the anchor's file and reads it. `Ok(None)` if there is no database here. The last value names the copies of
+/// the anchor that were damaged or stale; they will be written again.
 ///
 /// # Errors
 /// As [`AnchorFile::open`] and [`Anchor::of`].
@@ -350,7 +351,7 @@ pub fn open_anchor(disk: &dyn Disk) -> Result<Option<(AnchorFile, Anchor, Vec<St
     Ok(Some((file, Anchor::of(record)?, notes)))
 }
 
-/// Reads the anchor without the right to change it.
+/// Reads the anchor, and changes nothing.
 ///
 /// # Errors
 /// As [`open_anchor`].
@@ -411,7 +412,7 @@ mod tests {
         let strange = Tag(*b"MORE");
         let disk = MemDisk::new();
         let mut record = example().to_record();
-        // Between the others, to show that its place stays.
+        // The unknown section is put between known ones, to show that it keeps its place.
         let known = std::mem::take(&mut record.sections);
         let mut known = known.iter();
         let first = known.next().unwrap();
@@ -446,7 +447,7 @@ mod tests {
                     .mark_building(perdura_base::CkptEpoch(1))
             });
             expect("an update of an image");
-            // Rot in one copy, which the next life writes again from the other one.
+            // Damages one copy of the anchor. The next life writes it again from the other copy.
             let raw = disk.open(ANCHOR_PATH, Access::Buffered).unwrap();
             let at = perdura_base::num::to_u64(COPY_BYTES) * u64::from(life % 2) + 20;
             raw.write_at(at, &[0xff]).unwrap();

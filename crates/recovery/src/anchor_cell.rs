@@ -1,4 +1,5 @@
-//! The anchor in memory, and the one way to change it: a change is durable before it is visible.
+//! The anchor in memory. All changes of it go through [`AnchorCell::update`]: a change is durable before readers see
+//! it.
 
 use std::sync::Arc;
 
@@ -13,12 +14,12 @@ use crate::families::Family;
 /// The anchor of an open database.
 pub struct AnchorCell {
     file: AnchorFile,
-    /// Serializes updates; held during the anchor's I/O. Holds the record of an update that the disk
-    /// delays: it counts, and becomes visible, once the next update has finished it.
+    /// Serializes updates; held during the anchor's I/O. Contains the record of an update whose write has failed or was
+    /// delayed. That record becomes visible once the next update has finished the write.
     updating: Mutex<Option<Arc<Anchor>>>,
     /// The record as it is on disk.
     record: Mutex<Arc<Anchor>>,
-    /// The end of the log in the archive, if it is beyond the record's; see `archived`.
+    /// The end of the log in the archive, once it was noted in this process; see `archived`.
     archive: Mutex<Option<EpochEnds>>,
 }
 
@@ -39,24 +40,24 @@ impl AnchorCell {
         &self.archive
     }
 
-    /// Returns the record. An update makes another one.
+    /// Returns the current record. It never changes: an update makes a new record.
     #[must_use]
     pub fn get(&self) -> Arc<Anchor> {
         Arc::clone(&self.record.lock())
     }
 
-    /// Changes the record, which is written and synced before a reader sees it. A change that was
-    /// delayed before is completed first.
+    /// Changes the record: the new record is written and synced before a reader sees it. An earlier delayed change is
+    /// completed first.
     ///
     /// # Errors
-    /// The record in memory is unchanged; the disk has the old or the new record. After
-    /// [`Failure::Delay`] the change comes into force with the next update, whatever that update
-    /// is. The caller repeats its change, which must have the same effect again.
+    /// After an error the record in memory is unchanged, and the disk has the old or the new record. After
+    /// [`Failure::Delay`] the change takes effect with the next update, whatever that update changes. The caller then
+    /// repeats its change, so applying it twice must have the same effect as once.
     pub fn update(&self, change: impl FnOnce(&mut Anchor)) -> Result<Arc<Anchor>, Failure> {
         self.update_by(AnchorFile::write, change)
     }
 
-    /// Does the same with the last update of a life, which takes one sync: see [`AnchorFile::write_last`].
+    /// As [`update`](Self::update), for the last update of a life. It takes one sync: see [`AnchorFile::write_last`].
     ///
     /// # Errors
     /// As [`update`](Self::update).
@@ -102,10 +103,10 @@ impl AnchorCell {
         Ok(next)
     }
 
-    /// Changes the record of a running database, whose log a final failure stops.
+    /// Changes the record of a running database. A failure that is final stops the log.
     ///
     /// # Errors
-    /// As [`update`](Self::update); [`Wal::failure`] returns whether the log has stopped.
+    /// As [`update`](Self::update); [`Wal::failure`] says whether the failure has stopped the log.
     pub fn update_running(
         &self,
         wal: &Wal,
@@ -122,11 +123,11 @@ impl AnchorCell {
 
 impl AnchorCell {
     /// Declares a family of ordered frames: when this returns, a restart after any crash knows that the log may hold
-    /// them. Declaring it again costs one read of the record.
+    /// frames of the family. Declaring a family again costs one read of the record.
     ///
     /// # Errors
-    /// Those of [`update_running`](Self::update_running), after which the caller declares it again or appends no
-    /// such frame; [`Error::LogFull`] if the anchor has no room beside the lives that it names.
+    /// Those of [`update_running`](Self::update_running), after which the caller declares the family again or appends
+    /// none of its frames; [`Error::LogFull`] if the lives in the anchor leave no room for the declaration.
     pub fn declare(&self, wal: &Wal, family: Family) -> Result<()> {
         let mut next = self.get().as_ref().clone();
         if !next.declare(family) {

@@ -1,9 +1,10 @@
 //! The end of the log in the archive: the section `ARCH` of the anchor (docs/formats/anchor.md).
 //!
-//! An archive takes the log from its own files, so the log must not be cut ahead of it. The end of the archive is kept
-//! in two places. The *section* is durable: up to there the log may have been cut because the archive holds it. The
-//! *progress*, in memory, is the end of what the archive has made durable since. The next update that cuts the log
-//! moves the section there. So archiving costs the anchor no separate update.
+//! An archive copies the log from the log's own files, so the log must not be cut beyond the archive's end. The end of
+//! the archive is kept in two places. The *section* is durable: up to its positions the log may have been cut, because
+//! the archive holds that part. The *progress*, in memory only, is the end of the log that the archive has made durable
+//! since. The next update of the anchor that cuts the log moves the section up to the progress. So archiving costs the
+//! anchor no separate update.
 //!
 //! ```text
 //!  declared ─ section ≤ progress ≤ D ─ next naming of an image: section := progress, log cut below ─► …
@@ -12,8 +13,8 @@
 //! # Invariants
 //! * Section and progress only grow, and lie at or before D.
 //! * The log is cut at or below the section, which is made durable first (`truncate`).
-//! * An archive that ends before the section has lost runs. One that ends beyond D proves that the log has lost its
-//!   end.
+//! * An archive that ends before the section has lost runs. An archive that ends beyond D proves that the log has lost
+//!   its end.
 
 use perdura_base::cursor::{Reader, Writer};
 use perdura_base::{Epoch, Error, Pos, Result};
@@ -36,7 +37,7 @@ pub(crate) fn encode(archived: &EpochEnds) -> Vec<u8> {
     out
 }
 
-/// Decodes what [`encode`] wrote, for a database of `streams` streams.
+/// Decodes a payload that [`encode`] wrote, for a database of `streams` streams.
 #[must_use]
 pub(crate) fn decode(payload: &[u8], streams: u8) -> Option<EpochEnds> {
     let mut r = Reader::new(payload);
@@ -46,12 +47,12 @@ pub(crate) fn decode(payload: &[u8], streams: u8) -> Option<EpochEnds> {
     (r.remaining() == 0).then_some(EpochEnds { epoch, ends })
 }
 
-/// Compares the log that a restart has found, durable up to `durable`, with the archive that ends at `given`, if one is
-/// configured, and with the anchor's section.
+/// Checks the log that a restart has found, durable up to `durable`, against two ends: `given`, the end of the archive
+/// if one is configured, and the anchor's section.
 ///
 /// # Errors
 /// [`Error::Usage`] as [`Anchor::check_archivable`]. [`Error::LostLog`] if the archive holds epochs that the log does
-/// not reach. [`Error::Corrupt`] if the archive ends before the anchor's section, or is of another log.
+/// not reach. [`Error::Corrupt`] if the archive ends before the anchor's section, or belongs to another log.
 pub fn check_archive(anchor: &Anchor, given: Option<&EpochEnds>, durable: &Vouched) -> Result<()> {
     if given.is_some() || anchor.archived.is_some() {
         anchor.check_archivable()?;
@@ -65,7 +66,7 @@ pub fn check_archive(anchor: &Anchor, given: Option<&EpochEnds>, durable: &Vouch
     }
 }
 
-/// Fails if the archive ends before `named`: the log may have been cut up to there.
+/// Fails if the archive ends before `named`: the log may have been cut up to `named`.
 fn check_not_behind(given: &EpochEnds, named: &EpochEnds) -> Result<()> {
     assert_eq!(given.ends.len(), named.ends.len(), "both are of this log");
     let behind = given.ends.iter().zip(&named.ends).any(|(a, b)| a < b);
@@ -87,8 +88,8 @@ fn check_not_behind(given: &EpochEnds, named: &EpochEnds) -> Result<()> {
 }
 
 impl Anchor {
-    /// Returns the place of this database's changes in an archive. The frames that owners claim decide it; without such
-    /// frames it is runs.
+    /// Returns where an archive keeps this database's changes. The kinds of frames that owners claim decide it; if none
+    /// are claimed, the changes are in runs.
     #[must_use]
     pub fn archive(&self) -> Archived {
         let claims = claims(self);
@@ -98,7 +99,7 @@ impl Anchor {
             .fold(Archived::Runs, Ord::max)
     }
 
-    /// Fails if neither archive nor backup would have what the log changes.
+    /// Fails if neither an archive nor a backup would contain the changes in this log.
     ///
     /// # Errors
     /// [`Error::Usage`].
@@ -112,8 +113,8 @@ impl Anchor {
         )))
     }
 
-    /// Moves the section to `progress`, for an update that cuts the log: the archive holds the log up to there. Without
-    /// a section there is no archive, and nothing changes.
+    /// Moves the section to `progress`, up to which the archive holds the log. Called in an update that cuts the log.
+    /// Without a section there is no archive, and nothing changes.
     pub(crate) fn move_archived(&mut self, progress: Option<&EpochEnds>) {
         let (Some(named), Some(progress)) = (&mut self.archived, progress) else {
             return;
@@ -139,11 +140,11 @@ impl AnchorCell {
         record.archived
     }
 
-    /// Notes that the archive holds the log up to `end`, durably. The first call declares the archive in the anchor:
-    /// from its return on, the log behind `end` is kept. Later calls change memory only.
+    /// Notes that the archive durably holds the log up to `end`. The first call declares the archive in the anchor:
+    /// once it has returned, the log after `end` is kept for the archive. Later calls change memory only.
     ///
     /// # Errors
-    /// As [`check_archive`], with what is durable now. A first call also fails as
+    /// As [`check_archive`], for the log that is durable now. The first call also fails as
     /// [`update_running`](Self::update_running). It fails with [`Error::LogFull`] if the lives in the anchor leave no
     /// room for the section: then nothing is archived.
     pub fn set_archived(&self, wal: &Wal, end: &EpochEnds) -> Result<()> {
@@ -177,7 +178,7 @@ impl AnchorCell {
         Ok(())
     }
 
-    /// Ends archiving: the log is kept for images alone.
+    /// Ends archiving: from now on the log is kept only as far as images need it.
     ///
     /// # Errors
     /// As [`update_running`](Self::update_running).
@@ -271,7 +272,7 @@ mod tests {
             assert!(behind.to_string().contains("has lost files"), "{behind}");
         }
         assert!(check(&anchor, Some(ends(8, &[4096, 4096])), &log).is_ok());
-        // Without the archive at hand, the anchor's section is enough.
+        // The anchor's section alone, without an archive, is enough to find the loss.
         let lost = check(&anchor, None, &durable(7, &[4096, 4096])).unwrap_err();
         assert!(
             matches!(

@@ -1,10 +1,10 @@
 //! The interface of an image to recover from.
 //!
-//! An image has disks, each disk has parts, and parts may reach memory in any order. The records of a page
-//! are tested against the page's [`Base`]. Two pages may have different bases: a page that is damaged in
-//! the newest image comes from an older one.
+//! An image has disks, each disk has parts, and parts may reach memory in any order. The records of a page are tested
+//! against the page's [`Base`]. Two pages may have different bases: a page that is damaged in the newest image is read
+//! from an older image.
 //!
-//! The first implementation is the two slots of a database ([`crate::plan`], [`crate::load`]).
+//! [`crate::plan`] and [`crate::load`] implement the interface for the two image slots of a database.
 
 use perdura_base::cursor::Reader;
 use perdura_base::{CkptEpoch, Epoch, Error, PageId, Pos, Result, StreamId};
@@ -14,14 +14,14 @@ use crate::rule::ImageKind;
 
 /// An image to recover from. All methods may run on any thread.
 pub trait Image: Sync {
-    /// A part of the image, which `read` returns and `play` takes.
+    /// A part of the image: `read` returns it, and `play` takes it.
     type Part: Send;
 
-    /// Returns the state that the image's pages hold, except pages with another base.
+    /// Returns the state that the image's pages hold. Pages with another base may hold another state.
     fn kind(&self) -> ImageKind;
 
-    /// Returns the base that the records of a page are tested against. `None`: the page is given
-    /// up.
+    /// Returns the base that the records of a page are tested against. `None`: the page cannot be recovered and is left
+    /// out.
     fn base_of(&self, page: PageId) -> Option<&Base>;
 
     /// Returns the number of parts on each disk.
@@ -33,21 +33,21 @@ pub trait Image: Sync {
     /// The disk's.
     fn read(&self, disk: usize, part: usize) -> Result<Self::Part>;
 
-    /// Returns the number of bytes that `read` returned.
+    /// Returns the size of a part, bytes.
     fn bytes(&self, part: &Self::Part) -> u64;
 
-    /// Puts a part into memory (BP). Returns the number of pages that are damaged: the image knows
-    /// which, and the state that is being recovered is void.
+    /// Puts a part into memory (BP). Returns the number of damaged pages. If there are any, the state that is being
+    /// recovered is void; the image remembers which pages they are.
     ///
     /// # Errors
-    /// Any ends the recovery.
+    /// Any error ends the recovery.
     fn play(&self, heap: &Heap, part: Self::Part) -> Result<u64>;
 
-    /// Checks that the log reaches far enough for this image: an image counts once the records of
-    /// all its changes are durable.
+    /// Checks that the log reaches far enough for this image: an image is usable only if the records of all its changes
+    /// are durable.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if the log's end, epoch `end`, is too early for that.
+    /// [`Error::Corrupt`] if epoch `end`, the last one of the log, is too early.
     fn check_end(&self, end: Epoch) -> Result<()>;
 }
 
@@ -66,14 +66,14 @@ impl Base {
         Base { kind, begin }
     }
 
-    /// Returns the position in each stream from which it is read for this image.
+    /// Returns, for each stream, the position from which the stream is read for this image.
     #[must_use]
     pub fn begin(&self) -> &[Pos] {
         &self.begin
     }
 
-    /// Returns whether a record at this position may concern the image. Records before the image's
-    /// begin do not, whatever their tag.
+    /// Returns whether a record at this position may concern the image. A record before the image's begin does not,
+    /// whatever its tag.
     #[must_use]
     pub fn reaches(&self, stream: StreamId, pos: Pos) -> bool {
         self.begin
@@ -81,10 +81,11 @@ impl Base {
             .is_none_or(|begin| pos >= *begin)
     }
 
-    /// Returns the sweep of the base, for a player that decides by tags or begin marks alone.
+    /// Returns the checkpoint epoch of the sweep that made the base, for a player that decides by tags or begin marks
+    /// alone.
     ///
     /// # Errors
-    /// [`Error::Usage`] for a consistent cut, which has neither.
+    /// [`Error::Usage`] for a consistent cut, which has neither tags nor begin marks.
     pub fn sweep(&self) -> Result<CkptEpoch> {
         match self.kind {
             ImageKind::Sweep(k) => Ok(k),
@@ -96,7 +97,7 @@ impl Base {
     }
 }
 
-/// Returns the checkpoint of a begin mark.
+/// Returns the checkpoint epoch that a begin mark names; `None` if the payload does not parse.
 pub(crate) fn begun_by(payload: &[u8]) -> Option<CkptEpoch> {
     Reader::new(payload).varint().map(CkptEpoch)
 }

@@ -3,47 +3,47 @@
 //! ```text
 //! Idle ─ begin ─► Copy ⇄ Write ─ last partition ─► SyncPages ─► Directory ─► Trees ─► Mark ─► Await ─► Anchor ─► Truncate ─► Idle
 //! ```
-//! * *begin*: the anchor marks the slot about to be overwritten as BUILDING, so it is no fallback any more. Begin marks
-//!   are appended to every stream; then `G := k` is published. The transaction layer adds its own conditions through a
-//!   [`Window`]. With a *cut* all of this happens under all latches, and the image holds the pages as of that instant.
-//!   Such an image is *consistent*, as ordered frames need it.
-//! * *Copy*: under the partition's latch, pages get `epoch := k`; those dirty for the slot are
-//!   copied to a staging buffer. This never happens in the middle of a transaction, because the
-//!   transaction holds that latch.
-//! * *Write*: the staged pages, outside the latch. At the partition's end, its section of the
-//!   directory is written, with the hash index as it was under the last latch.
+//! * *begin*: the anchor marks the slot that is about to be overwritten as BUILDING; from then on a restart does not
+//!   fall back to it. Begin marks are appended to every stream; then `G := k` is published. The transaction layer adds
+//!   its own conditions through a [`Window`]. With a *cut* the begin happens under all latches, and the image holds the
+//!   pages as of that instant. Such an image is *consistent*; ordered frames need a consistent image.
+//! * *Copy*: under the partition's latch, pages get `epoch := k`; pages that are dirty for the slot are copied to a
+//!   staging buffer. The copy never shows a transaction half done, because a transaction holds the latch to its end.
+//! * *Write*: the staged pages are written, outside the latch. After a partition's last page its section of the
+//!   directory is written, with the hash index as it was when the latch was last held.
 //! * *Trees*: the pages of trees that were dirty at the begin are written ([`crate::tree::live`]).
-//! * *Mark*, *Await*: end marks; the image counts once their epoch is durable, because then every
-//!   record it reflects is.
-//! * *Anchor*: names the image, drops chain links that nothing needs, and only then the log is cut.
+//! * *Mark*, *Await*: end marks are appended. The image counts once their epoch is durable, because then every record
+//!   that the image reflects is durable too.
+//! * *Anchor*, *Truncate*: the anchor names the image and drops chain links that nothing needs. Only then is the log
+//!   cut.
 //!
 //! | module | one idea |
 //! |---|---|
 //! | `phase` | the states, and the table of their successors |
-//! | `cut` | the extras of a consistent image |
+//! | `cut` | the additions for a consistent image |
 //! | `naming` | the anchor names the image, and then the log is cut |
 //! | `pin` | an image that is being copied is not overwritten |
-//! | `pages` | a page's way from memory to the pages files |
+//! | `pages` | copying pages from memory to the pages files |
 //! | `share` | a component's part in a checkpoint |
-//! | `trees` | the part of pages that are on disk |
-//! | `progress` | a step's result, and figures |
+//! | `trees` | the share of the trees, whose pages are on disk |
+//! | `progress` | a step's result, and statistics |
 //! | `seeded` | seeded bugs that need code |
 //!
-//! The pages of partition p are on image disk p modulo the number of disks. The directory, which the anchor names, is
-//! on the data disk and is written after all pages are synced.
+//! The pages of partition p are on the image disk with number p modulo the number of disks. The image's directory,
+//! which the anchor names, is on the data disk; it is completed after all pages are synced.
 //!
-//! A failed read or write of an image marks the staged pages dirty again and cancels the checkpoint. Cancelling needs
-//! no more than stopping, because the epochs already assigned stay right. A failed sync of pages, or a failed update of
-//! the anchor, stops the database, because the contents of the disk are unknown. A log segment or directory that cannot
-//! be removed is left for [`Checkpointer::clear_away`]: the image counts anyway.
+//! A failed read or write of an image marks the staged pages dirty again and cancels the checkpoint. Nothing else has
+//! to be undone, because the epochs already assigned stay right. A failed sync of pages, or a failed update of the
+//! anchor, stops the database, because the contents of the disk are unknown. If an old log segment or directory cannot
+//! be removed, the image counts all the same, and [`Checkpointer::clear_away`] tries again later.
 //!
 //! # Source
 //! *Differential Logging* (000), algorithm 2.
 //!
 //! # Deviations
-//! Pages are copied to memory under the latch where the paper copies "asynchronously": a live page
-//! that changes during its I/O mixes states that no tag can distinguish. A page born within the
-//! window carries tag `k` and is not swept: it is zeros in image `k`, and its records are replayed.
+//! Pages are copied to memory under the latch where the paper copies "asynchronously": a live page that changes during
+//! its I/O mixes states that no tag can distinguish. A page that is allocated within the window carries tag `k` and is
+//! not swept: image `k` has zeros in its place, and its records are replayed.
 
 use std::sync::Arc;
 
@@ -82,7 +82,7 @@ pub(crate) use phase::Phase;
 use phase::{Event, Stage};
 pub(crate) use share::Share;
 
-/// Pages visited under one latch.
+/// The most pages visited while a latch is held.
 pub const VISIT_PAGES: u32 = 16;
 const STAGING_BYTES: usize = 16 * PAGE_BYTES;
 
@@ -100,13 +100,14 @@ pub(crate) struct Sweep {
     covering: Covering,
     /// The lowest commit epoch of the begin marks.
     begin_epoch: Epoch,
-    /// The instant that the image holds, still open in the partitions not yet swept. `None`: the sweep is fuzzy.
+    /// The instant that the image holds. It is still open in the partitions that are not swept yet. `None`: the sweep
+    /// is fuzzy.
     cut: Option<Cut>,
-    /// The redo starts of the trees whose parts have ended.
+    /// The redo starts of those trees that have written their pages for this checkpoint.
     pub redo_starts: Vec<Gsn>,
-    /// The place where the sweep continues after pages that were visited out of turn.
+    /// The partition and local index at which the sweep continues after pages that were visited out of turn.
     goes_on: Option<(u16, u32)>,
-    /// The digests of the partitions that have their sections.
+    /// The digests of the partitions whose sections of the directory are written.
     digests: Vec<u64>,
     pages: u64,
     bytes: u64,
@@ -127,7 +128,7 @@ impl Activity {
     }
 }
 
-/// A step that was taken: the event, the phase that follows, and the caller's answer.
+/// The result of a step: the event, the next phase, and the progress that the caller gets.
 pub(crate) struct Taken {
     event: Event,
     next: Option<Phase>,
@@ -135,7 +136,7 @@ pub(crate) struct Taken {
 }
 
 impl Taken {
-    /// Returns a step that wrote nothing to the image.
+    /// Returns the result of a step that wrote nothing to the image.
     fn worked(event: Event, next: Phase) -> Taken {
         Taken {
             event,
@@ -145,7 +146,7 @@ impl Taken {
     }
 }
 
-/// A complete image behind which old segments and directories may still lie.
+/// A complete image for which old log segments and directories may still have to be removed.
 struct Leftover {
     slot: ImageSlot,
     k: CkptEpoch,
@@ -173,7 +174,7 @@ pub struct CheckpointParts {
     pub anchor: Arc<AnchorCell>,
     /// The disks.
     pub disks: Disks,
-    /// The work of the transaction layer around the window's ends.
+    /// The work of the transaction layer at the begin and the end of the window.
     pub window: Arc<dyn Window>,
     /// Time, for the report only.
     pub clock: Arc<dyn Clock>,
@@ -190,17 +191,17 @@ pub struct Checkpointer {
     sidecar: Vec<u8>,
     summer: PageSummer,
     stats: CheckpointStats,
-    /// The image behind which not everything old could be removed yet.
+    /// The image for which old files are still to be removed.
     leftover: Option<Leftover>,
-    /// A copy of the figures for callers that must not wait for a step's I/O.
+    /// A copy of the statistics for callers that must not wait for a step's I/O.
     published: Arc<Mutex<CheckpointStats>>,
-    /// The digest of the newest image, with which the standing proof begins and ends. `None`: it is not known.
+    /// The digest of the newest image. The standing proof begins and ends with it. `None`: it is not known.
     newest: Arc<Mutex<Option<Arc<SweepDigest>>>>,
     pins: pin::Pins,
 }
 
 impl Checkpointer {
-    /// Makes a checkpointer that knows the directories of the images on disk.
+    /// Makes a checkpointer from the parts and the directories of the two images on disk.
     #[must_use]
     pub fn new(parts: CheckpointParts, directories: [Directory; 2]) -> Self {
         let newest = parts.anchor.get();
@@ -235,13 +236,13 @@ impl Checkpointer {
         }
     }
 
-    /// Returns the figures, kept up to date after every step; reading them never waits for one.
+    /// Returns the shared statistics. They are updated after every step, and reading them never waits for a step.
     #[must_use]
     pub fn published(&self) -> Arc<Mutex<CheckpointStats>> {
         Arc::clone(&self.published)
     }
 
-    /// Returns the digest of the newest image, kept up to date. `None`: it is not known yet.
+    /// Returns the shared digest of the newest image, which is kept up to date. `None`: it is not known yet.
     #[must_use]
     pub fn newest_digest(&self) -> Arc<Mutex<Option<Arc<SweepDigest>>>> {
         Arc::clone(&self.newest)
@@ -263,9 +264,9 @@ impl Checkpointer {
     /// Starts a checkpoint; nothing happens if one is running.
     ///
     /// # Errors
-    /// Nothing was begun, and nothing is lost. The caller begins again later, for instance when the image that it
-    /// overwrites is no longer [held](Pin). A failed update of the anchor has stopped the log, unless it was refused
-    /// for want of space.
+    /// After an error no checkpoint is running, and nothing is lost. The caller begins again later, for instance when
+    /// the image that the checkpoint would overwrite is no longer [held](Pin). A failed update of the anchor has
+    /// stopped the log, unless it was refused for want of space.
     pub fn begin(&mut self) -> Result<()> {
         if self.is_running() {
             return Ok(());
@@ -298,7 +299,7 @@ impl Checkpointer {
                 record.image_mut(slot).mark_building(k);
             })?;
         }
-        // The marks of all streams come before G is published: a record tagged k lies behind them.
+        // The marks are appended to all streams before G is published, so every record tagged k lies behind them.
         let at = Beginning { heap, slot, k };
         let mut begin_epoch = None;
         let begun = window.begin(at, &mut || {
@@ -336,7 +337,7 @@ impl Checkpointer {
         Ok(())
     }
 
-    /// Takes the memory that pages are copied through, once.
+    /// Allocates the staging buffer, unless it exists.
     fn make_staging(&mut self) {
         if self.staging.room() == 0 {
             self.staging = AlignedBuf::with_room(STAGING_BYTES);
@@ -349,9 +350,9 @@ impl Checkpointer {
     /// Takes one step.
     ///
     /// # Errors
-    /// A failure has cancelled the checkpoint, and nothing is lost; the caller begins again later.
-    /// A failed sync of pages or update of the anchor has stopped the log. An anchor that is
-    /// refused for want of space cancels nothing: the next step tries again to name the image.
+    /// An error means that the checkpoint is cancelled. Nothing is lost, and the caller begins again later. A failed
+    /// sync of pages or update of the anchor has also stopped the log. There is one exception: if the anchor's update
+    /// is refused for want of space, nothing is cancelled, and the next step tries again to name the image.
     pub fn step(&mut self) -> Result<CheckpointProgress> {
         let Activity::Running { mut sweep, phase } =
             std::mem::replace(&mut self.activity, Activity::Idle)
@@ -382,14 +383,14 @@ impl Checkpointer {
         result.map(|taken| taken.progress)
     }
 
-    /// Starts an idle machine.
+    /// Moves an idle machine to the first phase of a checkpoint.
     fn enter(&mut self, event: Event, sweep: Box<Sweep>, phase: Phase) {
         assert_eq!(self.activity.stage().advance(event), phase.stage());
         self.activity = Activity::Running { sweep, phase };
     }
 
-    /// Gives up the running checkpoint, unless its image is being named already. Cancelling needs
-    /// no more than stopping. Returns whether one was given up.
+    /// Gives up the running checkpoint, unless the anchor may name its image already. Returns whether a checkpoint was
+    /// given up.
     pub fn abandon(&mut self) -> bool {
         if self.activity.stage().after(Event::Abandon).is_none() {
             return false;
@@ -403,7 +404,7 @@ impl Checkpointer {
         true
     }
 
-    /// Takes a step of the phase.
+    /// Takes one step of `phase`.
     fn take(&mut self, sweep: &mut Sweep, phase: Phase) -> Result<Taken> {
         if let Some(at) = phase.share() {
             return self.parts.shares[at].step(self, sweep, phase);
@@ -428,7 +429,8 @@ impl Checkpointer {
         }
     }
 
-    /// Ends the window. The cover reaches back to the log that components need besides it.
+    /// Ends the window and returns its cover. The cover is extended back to the positions from which components need
+    /// the log.
     fn end_window(&self, sweep: &Sweep) -> Cover {
         let parts = &self.parts;
         let needs = parts.shares.map(|share| share.needs(parts));
@@ -438,7 +440,7 @@ impl Checkpointer {
         needs.iter().fold(cover, |cover, from| cover.keeping(from))
     }
 
-    /// Checks whether the cover is durable.
+    /// Takes a step of waiting for the log: the next phase follows once the cover is durable.
     fn await_log(&self, sweep: &Sweep) -> Result<Taken> {
         self.parts.wal.check()?;
         if self.is_durable(sweep.covering.closed()) {
@@ -476,7 +478,7 @@ impl Checkpointer {
         }));
     }
 
-    /// Gives up a sweep, in every component.
+    /// Cancels a sweep in every component.
     fn cancel(&mut self, sweep: &Sweep) {
         self.stats.cancelled += 1;
         if sweep.covering.is_open() {

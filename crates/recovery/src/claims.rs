@@ -1,13 +1,13 @@
-//! Claims: the frames of a log that are for later passes than the first.
+//! Claims: the kinds of frames that passes after the first one play.
 
 use perdura_wal::{FrameKind, Holds, Role};
 
-/// A set of kinds of frames that owners play behind the first pass.
+/// The set of the kinds of frames that owners play after the first pass.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Claims(u32);
 
 impl Claims {
-    /// Returns these and one more.
+    /// Returns this set and `kind`.
     #[must_use]
     pub fn with(self, kind: FrameKind) -> Claims {
         Claims(self.0 | 1 << kind.code())
@@ -19,17 +19,17 @@ impl Claims {
         self.0 & 1 << kind.code() != 0
     }
 
-    /// Returns whether frames of some kind in a role are claimed.
+    /// Returns whether a kind of frames with this role is claimed.
     #[must_use]
     pub fn has_some(self, role: Role) -> bool {
         let mut kinds = FrameKind::ALL.into_iter();
         kinds.any(|kind| kind.role() == role && self.has(kind))
     }
 
-    /// Returns these and others.
+    /// Returns the union of this set and `others`.
     ///
     /// # Panics
-    /// If a kind is among both: frames of one kind have one owner.
+    /// If a kind is in both sets: frames of one kind have one owner.
     #[must_use]
     pub fn and(self, others: Claims) -> Claims {
         assert_eq!(self.0 & others.0, 0, "frames of one kind have one owner");
@@ -42,8 +42,8 @@ impl Claims {
         self.0 == 0
     }
 
-    /// Returns whether later passes read all of a unit, so that the first need not. Ordered frames of a family that is
-    /// not declared are refused there.
+    /// Returns whether later passes read every frame of a unit, so that the first pass need not read the unit. A later
+    /// pass also refuses ordered frames of a family that is not declared.
     #[must_use]
     pub fn cover(self, holds: Holds) -> bool {
         let Holds {

@@ -1,5 +1,4 @@
-//! Ends a restart: closes the crashed incarnation in the anchor, and gives the next one numbers above all
-//! that were seen.
+//! Closes the crashed incarnation in the anchor, and gives the next incarnation numbers above all that were seen.
 
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::{CkptEpoch, Epoch, Error, Gsn, ImageSlot, Incarnation, Result};
@@ -10,8 +9,8 @@ use crate::image::folder;
 use crate::options::RestartOptions;
 use crate::plan::ImagePlan;
 
-/// Makes durable what this restart has read, before the anchor says so. A dead process may have
-/// written blocks and named files without syncing either.
+/// Makes the log that this restart has read durable, before the anchor vouches for it. The process that crashed may
+/// have written blocks and created files without syncing either.
 pub(crate) fn make_durable(
     options: &RestartOptions,
     anchor: &Anchor,
@@ -35,8 +34,8 @@ pub(crate) fn make_durable(
     options.disks.data.sync_dir("")
 }
 
-/// Asserts I8: the anchor that is about to be written vouches only for what [`make_durable`] wrote again, or what the
-/// last anchor vouched for.
+/// Asserts I8: the anchor that is about to be written vouches only for log that [`make_durable`] wrote again or that
+/// the last anchor vouched for.
 ///
 /// # Panics
 /// If the anchor vouches for more.
@@ -58,7 +57,8 @@ pub(crate) fn assert_believed_is_durable(before: &Anchor, record: &Anchor, scans
     );
 }
 
-/// Ends the incarnation that crashed and begins the next: in the anchor, before any work.
+/// Ends the incarnation that crashed and begins the next one in the anchor's record, before the new incarnation does
+/// any work.
 ///
 /// # Errors
 /// [`Error::LogFull`] if the incarnations that ended without a checkpoint leave no room for another in the anchor.
@@ -96,7 +96,7 @@ pub(crate) fn close_incarnation(
     Ok(())
 }
 
-/// Returns the end of the log that the restart has found.
+/// Returns the end of the log at the cut that the restart chose.
 pub(crate) fn durable_end(cut: &Cut) -> Vouched {
     Vouched {
         epoch: cut.durable,
@@ -105,8 +105,8 @@ pub(crate) fn durable_end(cut: &Cut) -> Vouched {
     }
 }
 
-/// Asserts I4 at a restart: the cut keeps what the anchor vouched for, and the first numbers of the
-/// next life are above all that this one saw.
+/// Asserts I4 at a restart: the cut keeps everything that the anchor vouched for. The highest numbers that the cut
+/// counts as seen are not below those that the anchor notes as used.
 fn check_cut_keeps_what_was_acknowledged(record: &Anchor, cut: &Cut) {
     assert!(
         cut.durable >= record.vouched.epoch,
@@ -120,7 +120,7 @@ fn check_cut_keeps_what_was_acknowledged(record: &Anchor, cut: &Cut) {
     );
 }
 
-/// Returns the first epoch of the next life. Epochs seen anywhere, void ones included, are never
+/// Returns the first epoch of the next life. An epoch that was seen anywhere, even in a void part of the log, is never
 /// used again.
 pub(crate) fn first_epoch(cut: &Cut) -> Epoch {
     if armed(Flaw::EpochReused) {
@@ -131,8 +131,8 @@ pub(crate) fn first_epoch(cut: &Cut) -> Epoch {
     first
 }
 
-/// Returns the last number of an operation that was seen anywhere, void ones included. No number up
-/// to it is given again.
+/// Returns the highest number of an operation that was seen anywhere, even in a void part of the log. No number up to
+/// it is given again.
 pub(crate) fn last_number(cut: &Cut) -> Gsn {
     if armed(Flaw::NumberReused) {
         return Gsn(cut.gsn_max.0.saturating_sub(8));
@@ -144,7 +144,7 @@ pub(crate) fn last_number(cut: &Cut) -> Gsn {
     cut.gsn_max
 }
 
-/// Returns the lowest value of `G` after the restart: the next checkpoint's number is one more, and unused.
+/// Returns the lowest value of `G` after the restart. The next checkpoint's epoch is one more, which is unused.
 pub(crate) fn ckpt_floor(anchor: &Anchor, image: &ImagePlan) -> CkptEpoch {
     let images = anchor.images.iter().map(|image| image.k);
     images.max().unwrap_or_default().max(image.k)

@@ -1,13 +1,13 @@
 //! The part of the log that a checkpoint covers, from the sweep to the anchor.
 //!
-//! A cover is built once, by the [`Window`](crate::window::Window) that ends the sweep, from the begin
-//! marks and the end marks. The checkpointer waits until its epoch is durable and puts it into the
-//! anchor as it is; a restart reads it there.
+//! The [`Window`](crate::window::Window) that ends the sweep builds the cover once, from the begin marks and the end
+//! marks. The checkpointer waits until the cover's epoch is durable, and then puts the cover into the anchor unchanged.
+//! A restart reads it from the anchor.
 
 use perdura_base::{Epoch, Pos};
 
-/// The log that an image rests on: the position from which each stream is read, and the end up to
-/// which it must be durable.
+/// The part of the log that an image needs: for each stream, the position from which it is read and the end up to which
+/// it must be durable.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Cover {
     /// For each stream, the position at which a restart from the image begins to read. It is the
@@ -32,7 +32,7 @@ impl Cover {
         }
     }
 
-    /// Returns the cover of a window between these marks.
+    /// Returns the cover of a window with these begin and end marks.
     ///
     /// # Panics
     /// If an end mark is missing or lies before its stream's begin mark.
@@ -50,7 +50,7 @@ impl Cover {
         }
     }
 
-    /// Extends the cover back to these positions, in each stream that has one.
+    /// Extends the cover back to these positions, in each stream for which there is a position.
     ///
     /// # Panics
     /// If a position lies behind a stream's end mark.
@@ -68,8 +68,8 @@ impl Cover {
         self
     }
 
-    /// Extends the cover back to `undo_low`: in each stream, the first record of any transaction that the window's end
-    /// found active, or the end mark.
+    /// Extends the cover back to `undo_low`: for each stream, the first record of any transaction that was active at
+    /// the window's end, or the end mark if none was.
     ///
     /// # Panics
     /// If `undo_low` lies behind a stream's end mark.
@@ -84,18 +84,18 @@ impl Cover {
     }
 }
 
-/// The progress of the cover of a running checkpoint.
+/// The state of the cover while a checkpoint runs.
 pub(crate) enum Covering {
     /// The begin marks are appended.
     Open { marks: Vec<Pos> },
     /// The end marks are appended.
     Closed(Cover),
-    /// The anchor has the cover. By the anchor, no restart needs the log below `floor`.
+    /// The anchor has the cover. According to the anchor, no restart needs the log below `floor`.
     Named { floor: Vec<Pos> },
 }
 
 impl Covering {
-    /// Returns the begin marks of the window that is open.
+    /// Returns the begin marks of the window, which must be open.
     pub fn marks(&self) -> &[Pos] {
         match self {
             Covering::Open { marks } => marks,
@@ -103,7 +103,7 @@ impl Covering {
         }
     }
 
-    /// Returns the cover of a window that has ended and that the anchor does not name yet.
+    /// Returns the cover. The window must have ended, and the anchor must not have the cover yet.
     pub fn closed(&self) -> &Cover {
         match self {
             Covering::Closed(cover) => cover,
@@ -112,7 +112,7 @@ impl Covering {
         }
     }
 
-    /// Returns whether the window is open: its end marks are not appended.
+    /// Returns whether the window is open: its end marks are not appended yet.
     pub fn is_open(&self) -> bool {
         matches!(self, Covering::Open { .. })
     }

@@ -29,7 +29,7 @@ pub struct NewDatabase {
     pub streams: u8,
     /// Sizes of the log's segments.
     pub segments: SegmentSizes,
-    /// The scheme of its log's records.
+    /// The scheme of the records in its log.
     pub scheme: Scheme,
 }
 
@@ -41,7 +41,7 @@ pub struct NewTree<'a> {
     pub page_bytes: usize,
     /// Its tables.
     pub tables: &'a [TableId],
-    /// The rows of the first table, which ascend by their keys.
+    /// The rows of the first table, in ascending order of their keys.
     pub rows: &'a mut dyn Iterator<Item = NewRow>,
     /// The fill of its leaves, percent.
     pub percent: usize,
@@ -60,7 +60,8 @@ fn make_tree(data: &dyn Disk, anchor: &mut Anchor, tree: NewTree<'_>) -> Result<
         "a scheme of trees beside one of pages in memory"
     );
     data.make_dir(TREE_DIR)?;
-    // An attempt that was killed left them: an existing database has segments of its log, and is not made anew.
+    // A `create` that was killed may have left these files. They belong to no database: an existing database has log
+    // segments, and `create` is not called for it.
     for name in [PAGES, DOUBLE] {
         match data.remove(&format!("{TREE_DIR}/{name}")) {
             Err(error) if !error.is_not_found() => return Err(error),
@@ -73,11 +74,11 @@ fn make_tree(data: &dyn Disk, anchor: &mut Anchor, tree: NewTree<'_>) -> Result<
     fill(&file, shape, tree.tables, tree.rows, tree.percent)
 }
 
-/// Makes the files of a new database. The anchor comes last: without it there is no database. The rows that a tree is
-/// made with exist as soon as the database does.
+/// Makes the files of a new database. The anchor comes last: without it there is no database. The rows of a new tree
+/// exist as soon as the database does.
 ///
 /// # Errors
-/// The disks'; [`Error::Usage`] for a size that no page of a tree has, and as [`fill`].
+/// The disks'; those of [`fill`]; [`Error::Usage`] if pages of a tree cannot have the given size.
 pub fn create(
     disks: &Disks,
     clock: &dyn Clock,

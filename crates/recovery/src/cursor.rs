@@ -1,8 +1,8 @@
-//! The frames of one owner, from all streams of a log in one order.
+//! The frames of one owner, merged from all streams of a log into one order.
 //!
-//! The frames of a stream ascend in their owner's order, so the next frame is at the head of a stream. A stream is read
-//! unit by unit. Units without a frame of the owner are skipped, and the others are announced to the disk before they
-//! are read.
+//! Within each stream the frames ascend in their owner's order, so the next frame of all is at the head of one of the
+//! streams. A stream is read unit by unit. Units without a frame of the owner are skipped. The other units are
+//! announced to the disk before they are read.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -12,14 +12,14 @@ use perdura_base::Result;
 use perdura_base::num::to_u64;
 use perdura_wal::{Direction, Frame, Holds, Origin, StreamScan, Unit};
 
-/// Units that are announced to the disk before they are read.
+/// Before each group of this many units is read, twice as many units from there on are announced to the disk.
 const AHEAD_UNITS: usize = 4;
 
 /// The bytes of a frame that was read.
 pub(crate) struct FrameBytes {
     unit: Arc<Unit>,
     payload: Range<usize>,
-    /// Bytes of memory that it keeps: its share of its unit.
+    /// Bytes of memory that this value keeps allocated: its share of the unit.
     pub weight: u64,
 }
 
@@ -35,12 +35,12 @@ impl FrameBytes {
     }
 }
 
-/// The frames that an owner reads, and their order.
+/// An owner's part of a cursor: which frames it reads, and in which order.
 pub(crate) trait Reads {
-    /// The part of a frame that it keeps beside the bytes.
+    /// The decoded part of a frame, which is kept beside its bytes.
     type Entry;
 
-    /// Returns whether a unit that holds this has a frame for it.
+    /// Returns whether a unit with these contents has a frame of the owner.
     fn wants(&self, holds: Holds) -> bool;
 
     /// Reads a frame. `None`: it does not belong to the owner.
@@ -49,13 +49,13 @@ pub(crate) trait Reads {
     /// A frame that cannot be read, or that is not declared.
     fn read(&self, frame: Frame<'_>, origin: &Origin) -> Result<Option<Self::Entry>>;
 
-    /// Returns the place in the order. It never falls within a stream.
+    /// Returns the frame's place in the order. From frame to frame of a stream it never decreases.
     fn order(entry: &Self::Entry) -> u64;
 
-    /// Fails if a frame does not follow the one before it in its stream.
+    /// Fails if a frame must not follow its predecessor in the stream, which ended at `before`.
     ///
     /// # Errors
-    /// The writer's mistake.
+    /// An error that describes the mistake of the log's writer.
     fn follows(&self, entry: &Self::Entry, before: u64, origin: &Origin) -> Result<()>;
 
     /// Returns the end of the frame. The next frame of the stream must not begin below it.
@@ -83,8 +83,8 @@ pub(crate) struct Cursor<'a, R: Reads> {
 }
 
 impl<'a, R: Reads> Cursor<'a, R> {
-    /// Makes a cursor over streams that end where they were cut, in units of about `unit_bytes`. Units that lie
-    /// less than `join_bytes` apart are read as one.
+    /// Makes a cursor over streams, each up to its cut, read in units of about `unit_bytes`. Units that lie less than
+    /// `join_bytes` apart are read as one.
     pub fn new(
         scans: &'a [StreamScan],
         reads: R,
@@ -110,7 +110,7 @@ impl<'a, R: Reads> Cursor<'a, R> {
         Cursor { reads, streams }
     }
 
-    /// Returns the bytes of the blocks that it reads.
+    /// Returns the total number of bytes in the bodies of the blocks that the cursor reads.
     pub fn body_bytes(&self) -> u64 {
         let of = |stream: &Stream<'_, R::Entry>| -> u64 {
             let blocks = stream.units.iter().cloned();
@@ -120,10 +120,10 @@ impl<'a, R: Reads> Cursor<'a, R> {
         self.streams.iter().map(of).sum()
     }
 
-    /// Returns the order of the next frame and its stream. `None`: the log has ended.
+    /// Returns the next frame's place in the order, and the number of its stream. `None`: no frame is left.
     ///
     /// # Errors
-    /// The medium's; damage; those of [`Reads`].
+    /// Those of the disk; damage of the log; those of [`Reads`].
     pub fn head(&mut self) -> Result<Option<(u64, usize)>> {
         for at in 0..self.streams.len() {
             self.fill(at)?;
@@ -135,7 +135,7 @@ impl<'a, R: Reads> Cursor<'a, R> {
         Ok(heads.min())
     }
 
-    /// Takes the next frame.
+    /// Takes the next frame. `None`: no frame is left.
     ///
     /// # Errors
     /// As [`head`](Self::head).
@@ -144,7 +144,7 @@ impl<'a, R: Reads> Cursor<'a, R> {
         Ok(head.and_then(|(_, at)| self.streams[at].entries.pop_front()))
     }
 
-    /// Takes the frames of a stream that lie at one place in the order.
+    /// Takes all frames of stream `at` whose place in the order is `order`.
     ///
     /// # Errors
     /// As [`head`](Self::head).
@@ -178,7 +178,7 @@ impl<'a, R: Reads> Cursor<'a, R> {
         self.streams.len()
     }
 
-    /// Reads further in a stream until it has a frame, or ends.
+    /// Reads units of a stream until it has a frame, or ends.
     fn fill(&mut self, at: usize) -> Result<()> {
         let stream = &mut self.streams[at];
         while stream.entries.is_empty() && stream.next < stream.units.len() {
@@ -190,7 +190,7 @@ impl<'a, R: Reads> Cursor<'a, R> {
 }
 
 impl<E> Stream<'_, E> {
-    /// Reads the next unit. Returns its bytes.
+    /// Reads the next unit. Returns the number of bytes read.
     fn read<R: Reads<Entry = E>>(&mut self, reads: &R) -> Result<u64> {
         assert!(self.entries.is_empty(), "one unit of a stream at a time");
         let blocks = self.units[self.next].clone();
@@ -223,8 +223,8 @@ impl<E> Stream<'_, E> {
     }
 }
 
-/// Returns units joined with the blocks between them, if those are so few that a disk reads through them sooner than it
-/// begins another read.
+/// Returns the units, with neighbours joined into one where less than `bytes` lie between them: for a disk, reading
+/// through so small a gap takes less time than another read.
 fn joined(scan: &StreamScan, units: &[Range<usize>], bytes: u64) -> Vec<Range<usize>> {
     let mut joined: Vec<Range<usize>> = Vec::new();
     for unit in units {
@@ -241,7 +241,7 @@ fn joined(scan: &StreamScan, units: &[Range<usize>], bytes: u64) -> Vec<Range<us
     joined
 }
 
-/// Returns the place of a payload within the bytes of its unit.
+/// Returns the range of a payload within the bytes of its unit.
 pub(crate) fn range_in(joined: &[u8], payload: &[u8]) -> Range<usize> {
     let offset = payload.as_ptr().addr() - joined.as_ptr().addr();
     let range = offset..offset + payload.len();

@@ -1,9 +1,9 @@
-//! The disks of a database, and the directories that hold them.
+//! The disks of a database, and the directories that they are.
 //!
-//! Servers, offline verbs and the harness open their directories here, in one order: the data
-//! directory, its locks, then the logs', then the images'. A process that opens a database to write
-//! holds each lock alone; readers share them. A lock file can be removed while it is held, so the directories
-//! and the anchor are locked as well.
+//! Servers, offline verbs and the harness open their directories here. The order is always the same: the data directory
+//! and its locks, then the logs' directories, then the images'. A process that opens a database to write holds each
+//! lock alone; readers share the locks. A lock file can be removed while it is locked, so the directories and the
+//! anchor are locked as well.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,12 +20,12 @@ use crate::image::{disk_of, pages_path};
 /// The lock file of the data directory.
 pub(crate) const LOCK_PATH: &str = "LOCK";
 
-/// Returns the lock file of a directory of a log stream.
+/// Returns the name of the lock file in the directory of a log stream.
 pub(crate) fn log_lock(stream: StreamId) -> String {
     format!("{LOCK_PATH}.s{:02}", stream.0)
 }
 
-/// Returns the lock file of a directory of images.
+/// Returns the name of the lock file in an image directory.
 pub(crate) fn image_lock(number: usize) -> String {
     format!("{LOCK_PATH}.i{number:02}")
 }
@@ -35,8 +35,8 @@ pub(crate) fn image_lock(number: usize) -> String {
 pub struct Disks {
     /// The disk of the anchor and the images' directories.
     pub data: Arc<dyn Disk>,
-    /// The disks of the images' pages, at least one; [`of_partition`](Self::of_partition) chooses
-    /// one.
+    /// The disks of the images' pages, at least one; [`of_partition`](Self::of_partition) returns the disk of a
+    /// partition.
     pub images: Vec<Arc<dyn Disk>>,
     /// The disk of each log stream.
     pub logs: Vec<Arc<dyn Disk>>,
@@ -65,10 +65,10 @@ impl Disks {
 pub struct Paths {
     /// The data directory.
     pub data: PathBuf,
-    /// One for each disk of the images' pages, in the order in which the database was made with
-    /// them. Empty: they are in the data directory.
+    /// A directory for each disk of the images' pages, in the order that was given when the database was made. Empty:
+    /// the pages are in the data directory.
     pub images: Vec<PathBuf>,
-    /// One for all log streams, or one for each. Empty: they are in the data directory.
+    /// One directory for all log streams, or one for each. Empty: the streams are in the data directory.
     pub logs: Vec<PathBuf>,
 }
 
@@ -81,13 +81,13 @@ impl Paths {
         }
     }
 
-    /// Returns the number of image disks that they name.
+    /// Returns the number of image disks that the paths name.
     #[must_use]
     pub fn image_disks(&self) -> usize {
         self.images.len().max(1)
     }
 
-    /// Checks that they name a directory for each stream, one for all, or none.
+    /// Checks that the paths name a log directory for each stream, one for all streams, or none.
     ///
     /// # Errors
     /// [`Error::Usage`].
@@ -103,7 +103,7 @@ impl Paths {
     }
 }
 
-/// Refuses another number of image disks than the database has.
+/// Refuses a number of image disks that differs from the database's.
 ///
 /// # Errors
 /// [`Error::Usage`].
@@ -121,25 +121,23 @@ pub(crate) fn check_image_disks(given: usize, has: usize) -> Result<()> {
 /// The directories that must exist.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Demand {
-    /// All, if the database exists; those of a new one are made.
+    /// All, if the database exists. For a new database the directories are made.
     OfExisting,
     /// All directories that a restart needs.
     All,
-    /// The data directory, with an anchor that can be read. The others are read as far as they
-    /// exist.
+    /// The data directory, with an anchor that can be read. Other directories may be missing.
     Anchor,
 }
 
 pub use perdura_device::Locks;
 
-/// Locks the anchor of a database that was made after its directories had been locked.
+/// Locks the anchor of a new database, which was made after the directories were locked.
 ///
 /// # Errors
 /// The disk's.
 pub fn lock_new_anchor(disks: &Disks, locks: &mut Locks) -> Result<()> {
     match disks.data.lock_present(ANCHOR_PATH) {
-        // The anchor existed before: this process, which holds the directory's lock, has its lock
-        // too.
+        // The anchor is not new: this process, which holds the directory's lock, holds the anchor's lock already.
         Err(Error::Locked { .. }) => Ok(()),
         Err(error) => Err(error),
         Ok(lock) => {
@@ -156,15 +154,16 @@ pub struct Opening<'a> {
     data: Arc<dyn Disk>,
     exists: bool,
     locks: Locks,
-    /// The directories besides the data directory that are locked themselves.
+    /// The directories, other than the data directory, that are locked already.
     locked: Vec<&'a Path>,
 }
 
 impl<'a> Opening<'a> {
-    /// Opens and locks the data directory. `open` gives the disk of a directory.
+    /// Opens and locks the data directory. `open` returns the disk of a directory.
     ///
     /// # Errors
-    /// [`Error::Locked`], [`Error::Version`]; [`Error::Foreign`] for a directory of other files.
+    /// [`Error::Locked`], [`Error::Version`]; [`Error::Foreign`] if the directory holds files that are not a
+    /// database's.
     pub fn begin(
         paths: &'a Paths,
         open: &'a dyn Fn(&Path) -> Result<Arc<dyn Disk>>,
@@ -192,7 +191,7 @@ impl<'a> Opening<'a> {
         self.exists
     }
 
-    /// Names the format's version in the data directory, if no file does.
+    /// Writes the file with the format's version into the data directory, unless it is there.
     ///
     /// # Errors
     /// [`Error::Version`]; the disk's.
@@ -200,8 +199,7 @@ impl<'a> Opening<'a> {
         write_version(self.data.as_ref())
     }
 
-    /// Returns the anchor, with notes on faults that do not prevent its reading. `None`: there is
-    /// no database.
+    /// Returns the anchor, with notes on faults in spite of which it could be read. `None`: there is no database.
     ///
     /// # Errors
     /// Those of [`find`].
@@ -215,8 +213,8 @@ impl<'a> Opening<'a> {
     /// Opens and locks the directories of the logs and the images.
     ///
     /// # Errors
-    /// [`Error::Usage`] if the paths are too many or too few; [`Error::Corrupt`] for a directory
-    /// that is demanded and missing; [`Error::Locked`].
+    /// [`Error::Usage`] if the paths are too many or too few; [`Error::Corrupt`] if a directory that `demand` asks for
+    /// is missing; [`Error::Locked`].
     pub fn finish(
         mut self,
         streams: u8,
@@ -234,8 +232,8 @@ impl<'a> Opening<'a> {
         for stream in (0..streams).map(StreamId) {
             logs.push(match self.paths.log(stream) {
                 None => Arc::clone(&self.data),
-                // A directory that is missing or empty means a disk that was not mounted, or a
-                // wrong name. It must not be made.
+                // If the directory is missing or empty, its disk is not mounted or the name is wrong. So it must not be
+                // made.
                 Some(dir) if demanded && !dir.join(LOG_DIR).is_dir() => {
                     return Err(missing_log(&dir.display().to_string(), stream));
                 }
@@ -291,8 +289,8 @@ impl<'a> Opening<'a> {
         missing_image_dir(&dir, number)
     }
 
-    /// Locks a directory and returns its disk. The data directory, whose lock is held, keeps its
-    /// disk.
+    /// Locks a directory and returns its disk. For the data directory, whose lock is held already, returns the disk
+    /// that is open.
     fn open_locked(&mut self, dir: &'a Path, lock: &str) -> Result<Arc<dyn Disk>> {
         if is_same(dir, &self.paths.data) {
             return Ok(Arc::clone(&self.data));
@@ -313,7 +311,7 @@ fn holds_pages(dir: &Path) -> bool {
     slots.any(|slot| dir.join(pages_path(*slot)).is_file())
 }
 
-/// Returns whether both paths lead to one directory that exists.
+/// Returns whether both paths lead to the same existing directory.
 fn is_same(one: &Path, other: &Path) -> bool {
     match (one.canonicalize(), other.canonicalize()) {
         (Ok(one), Ok(other)) => one == other,

@@ -1,7 +1,7 @@
-//! The differences between a replay and its log: the records whose re-execution has another result.
+//! The differences between a replay and its log: records whose replay has another result than the log says.
 //!
-//! A restart stops at the first difference, unless its caller accepts them all. Then each is one [`Divergence`], and
-//! the report has the first of them and their count.
+//! A restart stops at the first difference, unless its caller accepts all differences. Then each difference is a
+//! [`Divergence`], and the report has their count and the first [`DIVERGENCES_LISTED_MAX`].
 
 use std::fmt;
 
@@ -11,32 +11,33 @@ use perdura_formats::ordered::Part;
 use perdura_wal::Origin;
 use serde::Serialize;
 
-/// The most divergences that a report lists. Its count is of all.
+/// The most divergences that a report lists. The report's count includes those that are not listed.
 pub const DIVERGENCES_LISTED_MAX: usize = 1000;
 
 /// The kind of a difference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Differs {
-    /// The procedure's text: its calls run the program's text. Noted at the first call that is replayed.
+    /// The text of a procedure differs between log and program. Calls are replayed with the program's text. Noted at
+    /// the first replayed call.
     Body,
-    /// The hash of a call's effects: the new effects are kept.
+    /// The hash of a call's effects differs. The replay's effects are kept.
     Effects,
-    /// The call aborts: it changed nothing, and keeps its numbers.
+    /// The call aborts in the replay: it changes nothing, and keeps its numbers.
     Abort,
-    /// A change of a row that does not exist: it was left out.
+    /// The record changes a row that does not exist. The change was left out.
     Row,
 }
 
-/// One record whose replay has another result than before the crash.
+/// A record whose replay has another result than its execution before the crash.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Divergence {
     /// The kind of the difference.
     pub differs: Differs,
-    /// The procedure and its argument types. `None`: it is a record of row changes.
+    /// The procedure and its argument types. `None`: the record is one of row changes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub procedure: Option<String>,
-    /// The version that was logged: the hash of its text.
+    /// The version of the procedure that was logged: the hash of its text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
     /// The log stream.
@@ -54,7 +55,8 @@ pub struct Divergence {
 }
 
 impl Divergence {
-    /// Returns a difference at a place, between the log and the replay.
+    /// Makes a divergence of the record with these parts and this origin; the last pair is the result in the log and
+    /// that of the replay.
     #[must_use]
     pub fn new(
         differs: Differs,
@@ -77,7 +79,7 @@ impl Divergence {
         }
     }
 
-    /// Returns the place of a divergence in the list: log order, as far as there is one.
+    /// Returns the key by which the list is sorted: epoch, then stream, position and parts.
     fn place(&self) -> (u64, u8, u64, &[(u16, u64)]) {
         (self.epoch, self.stream, self.position, &self.parts)
     }
@@ -100,13 +102,13 @@ impl fmt::Display for Divergence {
     }
 }
 
-/// The records of a restart that differ.
+/// The divergences that a restart found.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Divergences {
     /// The number of all divergences.
     pub count: u64,
-    /// The first divergences that were met, [`DIVERGENCES_LISTED_MAX`] at most, in the order of
-    /// their epochs.
+    /// The first divergences that were found, [`DIVERGENCES_LISTED_MAX`] at most. [`sorted`](Self::sorted) puts them in
+    /// the order of their epochs.
     pub listed: Vec<Divergence>,
 }
 
@@ -117,7 +119,7 @@ impl Divergences {
         self.count == 0
     }
 
-    /// Takes up one more.
+    /// Counts a divergence, and lists it if the list has room.
     pub fn note(&mut self, divergence: Divergence) {
         self.count += 1;
         if self.listed.len() < DIVERGENCES_LISTED_MAX {

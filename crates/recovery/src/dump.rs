@@ -1,4 +1,4 @@
-//! The frames of a log in words, as `perdura dump log` shows them.
+//! The contents of log frames as text, as `perdura dump log` shows them.
 
 mod numbered;
 mod ordered;
@@ -15,7 +15,7 @@ pub(crate) use pages::{group, txn_record};
 /// The words for a payload that does not parse.
 const MALFORMED: &str = "does not parse";
 
-/// A frame in words.
+/// A frame as text.
 #[derive(Debug, Serialize)]
 pub struct DumpedFrame {
     /// Its kind.
@@ -27,16 +27,16 @@ pub struct DumpedFrame {
     pub contents: FrameDump,
 }
 
-/// The contents of a frame in words.
+/// The contents of a frame as text.
 #[derive(Debug, Default, Serialize)]
 pub struct FrameDump {
-    /// A line with the whole frame, or all but the parts below.
+    /// A line that describes the frame, except the records and the ordered part, which are separate fields.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
-    /// The records of a group.
+    /// The records, if the frame is a group.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub records: Vec<DumpedRecord>,
-    /// Places and effects of an ordered frame.
+    /// The partitions, command and effects, if the frame is ordered.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ordered: Option<DumpedOrdered>,
 }
@@ -46,11 +46,11 @@ pub struct FrameDump {
 pub struct DumpedRecord {
     /// The page.
     pub page: u32,
-    /// The number of the change among those of its page.
+    /// The sequence number of the change on its page.
     pub useq: u32,
     /// The transaction's tag.
     pub tag: u64,
-    /// Its fragments.
+    /// The number of its fragments.
     pub fragments: usize,
     /// Bytes of its fragments.
     pub bytes: usize,
@@ -66,7 +66,7 @@ impl FrameDump {
     }
 }
 
-/// Returns a frame of no owner: it describes the log, or a checkpoint.
+/// Describes a frame that has no owner: one about the log itself, or about a checkpoint.
 pub(crate) fn log_frame(frame: Frame<'_>) -> FrameDump {
     let payload = frame.payload;
     match frame.kind {

@@ -1,10 +1,10 @@
 //! The families of ordered frames that a log may hold: the section `ORDR` of the anchor
 //! (docs/formats/anchor.md).
 //!
-//! A build that does not know a family would start without its changes. So a database declares a family before it logs
-//! the first frame of it, in a section that is required:
-//! [`AnchorCell::declare`](crate::anchor_cell::AnchorCell::declare) returns when that is durable. A restart that finds
-//! a frame of a family that is not declared refuses the log. A declaration is never revoked.
+//! A build that does not know a family would restart without the family's changes. So before a database logs the first
+//! frame of a family, it declares the family in this section, which is a required one.
+//! [`AnchorCell::declare`](crate::anchor_cell::AnchorCell::declare) returns once the declaration is durable. A restart
+//! refuses a log with a frame of a family that is not declared. A declaration is never revoked.
 
 use perdura_base::cursor::Reader;
 use perdura_wal::{FrameKind, Scheme};
@@ -13,7 +13,7 @@ use perdura_wal::{FrameKind, Scheme};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Family {
-    /// Changes, row by row.
+    /// The changes of a transaction, row by row.
     Effects = 1,
     /// Calls of procedures.
     Commands = 2,
@@ -23,7 +23,7 @@ impl Family {
     /// Every family.
     pub const ALL: [Family; 2] = [Family::Effects, Family::Commands];
 
-    /// Returns the family of frames of this kind. `None`: they are not ordered.
+    /// Returns the family of frames of this kind. `None`: such frames are not ordered.
     #[must_use]
     pub fn of(kind: FrameKind) -> Option<Family> {
         Family::ALL.into_iter().find(|family| family.kind() == kind)
@@ -100,13 +100,13 @@ impl Families {
         self.iter().map(Family::name).collect()
     }
 
-    /// Returns a bit for each family.
+    /// Returns the set as a byte with a bit for each family.
     #[must_use]
     pub fn bits(self) -> u8 {
         self.0
     }
 
-    /// Decodes [`bits`](Self::bits). `None`: a family that this build does not know.
+    /// Decodes [`bits`](Self::bits). `None`: the bits name a family that this build does not know.
     #[must_use]
     pub fn from_bits(bits: u8) -> Option<Families> {
         let known = Family::ALL.iter().fold(0, |bits, f| bits | f.bit());
@@ -120,7 +120,8 @@ impl Families {
         vec![self.0, 0, 0, 0]
     }
 
-    /// Decodes [`encode`](Self::encode). `None`: a family that this build does not know.
+    /// Decodes a payload of [`encode`](Self::encode). `None`: [`encode`](Self::encode) does not write it, or it names a
+    /// family that this build does not know.
     #[must_use]
     pub fn decode(payload: &[u8]) -> Option<Families> {
         let mut r = Reader::new(payload);

@@ -1,18 +1,19 @@
-//! Learns the outcome of each transaction while its stream is read.
+//! Finds the outcome of each transaction while its stream is read.
 //!
-//! A transaction stays in one stream, so each stream has separate tables and players share none.
+//! A transaction stays in one stream, so each stream has separate tables, and the players of different streams share no
+//! table.
 //!
-//! [`Backward`] reads a transaction's end before its changes, so one pass decides. [`Forward`] reads the
-//! changes first; the second pass undoes the transactions that are still open at the end of a life.
+//! [`Backward`] reads a transaction's end before its changes, so one pass is enough. [`Forward`] reads the changes
+//! first; a second pass undoes the transactions that are still open at the end of a life.
 //!
 //! # Source
 //! *Differential Logging* (000), algorithm 3: `Backward` is its CTT and ATT.
 //!
 //! # Deviations
 //! CTT and ATT are one table of fates, because the tag is tested in every phase and not only within the window. A
-//! transaction without an entry was lost in the crash. The tables are cleared where a life of the database ends, which
-//! is where its log was cut. Transactions do not outlive their incarnation, and later incarnations do not reuse their
-//! numbers.
+//! transaction without an entry was lost in the crash. The tables are cleared where a life of the database ends, that
+//! is, where a restart has cut the log. Transactions do not outlive their incarnation, and later incarnations do not
+//! reuse their numbers.
 
 use std::collections::{BTreeSet, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
@@ -26,7 +27,7 @@ use crate::rule::{Fate, Gate, ImageKind, gate_fate};
 #[cfg(feature = "flaws")]
 mod seeded;
 
-/// A hash for transaction numbers, which no client chooses.
+/// A hasher for transaction numbers. Clients do not choose the numbers, so it need not resist attacks.
 #[derive(Default)]
 struct IdHasher(u64);
 
@@ -48,7 +49,7 @@ impl Hasher for IdHasher {
 
 type ById<V> = HashMap<TxnId, V, BuildHasherDefault<IdHasher>>;
 
-/// Fates by the backward scan of one stream.
+/// The fates of transactions, as a backward scan of one stream finds them.
 #[derive(Default)]
 pub struct Backward {
     fates: ById<Fate>,
@@ -57,12 +58,13 @@ pub struct Backward {
 }
 
 impl Backward {
-    /// Ends a life of the database: drops its fates, which no record of another life refers to.
+    /// Ends a life of the database: drops the fates of its transactions, because no record of another life refers to
+    /// them.
     pub fn end_life(&mut self) {
         self.fates.clear();
     }
 
-    /// Notes a record that is no change. `epoch` is its block's.
+    /// Notes a record other than a change. `epoch` is the epoch of the record's block.
     pub fn note(&mut self, record: &TxnRecord<'_>, epoch: Epoch) {
         #[cfg(feature = "flaws")]
         self.printed.note(record);
@@ -89,7 +91,7 @@ impl Backward {
         }
     }
 
-    /// Returns what to do with a change of `txn`.
+    /// Decides whether a change of `txn` is applied.
     #[must_use]
     pub fn gate(&self, txn: TxnId, tag: CkptEpoch, image: ImageKind, target: Epoch) -> Gate {
         let fate = self.fates.get(&txn).copied();
@@ -97,8 +99,8 @@ impl Backward {
         if let Some(gate) = self.printed.gate(txn, fate, tag, image) {
             return gate;
         }
-        // Lost after the image was complete: records that are read here lie behind the image's
-        // begin, and no image is begun in one life and ended in another.
+        // A transaction without a fate was lost after the image was complete. Records that are read here lie behind the
+        // image's begin, and an image is begun and completed in the same life.
         gate_fate(
             tag,
             image,
@@ -113,21 +115,22 @@ impl Backward {
 pub struct Losers {
     /// The numbers of the transactions.
     pub txns: BTreeSet<TxnId>,
-    /// The units that hold their records: from the first to the last of that life.
+    /// The units that hold their records: from the unit of the first loser's first record to the last unit of that
+    /// life.
     pub units: std::ops::Range<usize>,
 }
 
-/// Fates by the forward scan of one stream.
+/// The open transactions, as a forward scan of one stream finds them.
 #[derive(Default)]
 pub struct Forward {
-    /// Open transactions with the unit of their first record.
+    /// Each open transaction with the unit of its first record.
     open: ById<usize>,
-    /// One more than the unit of the newest record.
+    /// The unit of the newest record, plus one.
     units_end: usize,
 }
 
 impl Forward {
-    /// Ends a life of the database: open transactions are lost.
+    /// Ends a life of the database. Returns the open transactions, which are lost. `None`: no transaction is open.
     pub fn end_life(&mut self) -> Option<Losers> {
         let first = self.open.values().copied().min()?;
         assert!(
@@ -141,7 +144,7 @@ impl Forward {
         })
     }
 
-    /// Notes a record and the unit it is in.
+    /// Notes a record, which is in `unit`.
     pub fn note(&mut self, record: &TxnRecord<'_>, unit: usize) {
         debug_assert!(
             self.units_end <= unit + 1,

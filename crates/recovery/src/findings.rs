@@ -1,4 +1,4 @@
-//! The findings of a check: what was read, and what is damaged.
+//! The findings of a check of a database: what was read, and what is damaged.
 
 use std::collections::BTreeMap;
 
@@ -8,28 +8,28 @@ use serde::Serialize;
 /// The findings of a check.
 #[derive(Default, Serialize)]
 pub struct Findings {
-    /// Both images.
+    /// The findings for both images.
     pub images: Vec<ImageFindings>,
-    /// The trees, by their folders.
+    /// The findings for the trees, by folder.
     #[serde(flatten)]
     pub trees: BTreeMap<&'static str, TreeFindings>,
-    /// Every stream.
+    /// The findings for every stream.
     pub streams: Vec<StreamFindings>,
-    /// The epoch that the log reaches.
+    /// The last epoch that a restart keeps.
     pub durable_epoch: Option<u64>,
-    /// Rows after the restart.
+    /// The number of rows after a restart in memory.
     pub rows: Option<u64>,
-    /// Their digest.
+    /// The digest of those rows.
     pub digest: Option<String>,
-    /// Notes for the operator, although nothing is damaged.
+    /// Notes for the operator about things that are not damage.
     pub notes: Vec<String>,
-    /// The reason for which a restart refuses the database.
+    /// Why a restart refuses the database, if it does.
     pub refused: Option<String>,
-    /// All damage, also where another copy is whole.
+    /// All damage, including damage for which an intact copy exists.
     pub problems: Vec<Problem>,
 }
 
-/// One image.
+/// The findings for one image.
 #[derive(Serialize)]
 pub struct ImageFindings {
     /// A or B.
@@ -46,12 +46,12 @@ pub struct ImageFindings {
     pub proof: Option<String>,
 }
 
-/// One stream of the log.
+/// The findings for one stream of the log.
 #[derive(Serialize)]
 pub struct StreamFindings {
     /// Its number.
     pub stream: u8,
-    /// Blocks that count.
+    /// Valid blocks.
     pub blocks: usize,
     /// Bytes read.
     pub bytes: u64,
@@ -67,12 +67,12 @@ pub struct StreamFindings {
     pub cut: Option<u64>,
 }
 
-/// Damage.
+/// A place that is damaged.
 #[derive(Serialize)]
 pub struct Problem {
     /// The file.
     pub file: String,
-    /// The byte offset in it, if one place is damaged.
+    /// The byte offset of the damage in the file, if it is at one place.
     pub offset: Option<u64>,
     /// The damage: what was expected, and what was found.
     pub what: String,
@@ -95,21 +95,21 @@ impl Findings {
     }
 }
 
-/// A tree.
+/// The findings for a tree.
 #[derive(Default, Serialize)]
 pub struct TreeFindings {
     /// Bytes of a page.
     pub page_bytes: usize,
-    /// Pages that are whole on disk.
+    /// Pages that are intact on disk.
     pub whole: u64,
-    /// Pages that a crash has torn and that the double-write file has.
+    /// Pages that a crash has torn and of which the double-write file has a copy.
     pub torn: u64,
     /// Pages of the file that were never written.
     pub unwritten: u64,
-    /// After the restart: leaves.
+    /// Leaves after the restart.
     pub leaves: u64,
-    /// Pages that lead to others.
+    /// Inner pages after the restart.
     pub inner: u64,
-    /// Free pages.
+    /// Free pages after the restart.
     pub free: u64,
 }

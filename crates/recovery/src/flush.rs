@@ -1,9 +1,9 @@
-//! Flushing a log to its end.
+//! Flushes a log completely.
 
 use perdura_base::{Result, StreamId};
 use perdura_wal::{FlushProgress, Wal};
 
-/// Closes the open epoch and flushes until everything is durable: for callers without threads.
+/// Closes the open epoch and flushes until everything is durable. For callers that have no flusher threads.
 ///
 /// # Errors
 /// See [`Wal::flush_step`].

@@ -1,11 +1,12 @@
 //! The directories and files that an open database uses, by their inodes.
 //!
-//! A process keeps writing to files that have lost their names: `rm -r` of the data directory, or a copy
-//! that replaces it, changes nothing for it. What it acknowledges then is in no file that a restart
-//! finds. So the voucher first compares each path with what was opened.
+//! A process still writes to its open files after they have lost their names. So it does not notice an `rm -r` of the
+//! data directory, or a copy that replaces the directory. Transactions that it then acknowledges are in no file that a
+//! restart finds. So before the anchor vouches for anything, each path is compared with the file or directory that was
+//! opened.
 //!
 //! # Invariants
-//! * An error at a path proves nothing, except that the path is gone.
+//! * Only the error that a path does not exist proves a loss. Any other error at a path proves nothing.
 
 use std::sync::Arc;
 
@@ -28,7 +29,7 @@ struct Foothold {
 }
 
 impl Footing {
-    /// Returns what is there now.
+    /// Returns the files and directories that are at the paths now.
     #[must_use]
     pub fn of(disks: &Disks) -> Footing {
         let mut footing = Footing::default();

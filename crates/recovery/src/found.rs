@@ -1,10 +1,9 @@
 //! Finds out what the disks hold: a database, nothing, or the remains of a database.
 //!
-//! Every caller that opens a database asks this module first, so a restart, a dry run and `verify` refuse
-//! the same directories with the same words. A file that every database has is reported as *missing*
-//! rather than not found: the error says what the file held, what its loss costs, and what can replace it.
-//! Damaged files are left to the loading of the image and the scan of the log, which know the
-//! alternatives.
+//! Every caller that opens a database asks this module first, so a restart, a dry run and `verify` refuse the same
+//! directories with the same words. If a file that every database has is not there, it is reported as *missing*. The
+//! error says what the file held, what its loss costs, and what can replace it. Damaged files are not judged here.
+//! Loading the image and scanning the log do that, because they know which other copies can be used.
 
 use std::sync::Arc;
 
@@ -20,11 +19,11 @@ use crate::image::{ImageFile, directory_number, directory_path, folder, holds_pa
 use crate::images::ImageStatus;
 use crate::sections::tree::TREE_DIR;
 
-/// The file that names the format's version.
+/// The file with the format's version.
 pub const VERSION_PATH: &str = "VERSION";
 
-/// Names that a data directory may have without an anchor: the remains of an interrupted creation,
-/// and what file systems put there.
+/// Names that a data directory without an anchor may contain: the remains of an interrupted creation, and files that
+/// file systems put there.
 const KNOWN: [&str; 9] = [
     "LOCK",
     VERSION_PATH,
@@ -40,8 +39,8 @@ const KNOWN: [&str; 9] = [
 /// Returns whether the directory holds a database. Changes nothing, and needs no lock.
 ///
 /// # Errors
-/// [`Error::Foreign`] for a directory of other files, [`Error::Corrupt`] for a database without
-/// its anchor.
+/// [`Error::Foreign`] if the directory holds files that are not a database's, [`Error::Corrupt`] if it holds a database
+/// without its anchor.
 pub fn is_database(data: &dyn Disk) -> Result<bool> {
     let names = data.list("")?;
     if names.iter().any(|name| name == ANCHOR_PATH) {
@@ -56,7 +55,8 @@ pub fn is_database(data: &dyn Disk) -> Result<bool> {
                 .into(),
         });
     }
-    // An interrupted creation leaves neither directories nor pages of images, nor segments.
+    // An interrupted creation leaves no directory files, no pages in images, and no log segments. So these prove a
+    // database.
     for slot in ImageSlot::ALL {
         if !names.iter().any(|name| name == folder(slot)) {
             continue;
@@ -111,20 +111,20 @@ fn without_anchor(data: &dyn Disk, sign: &str) -> Error {
     )
 }
 
-/// The text of a `VERSION` file, judged.
+/// The kinds of text in a `VERSION` file.
 enum Version {
-    /// No such file, or the version of this build.
+    /// The file does not exist, or has the version of this build.
     Ours,
     /// Another version.
     Other(u16),
     /// The mark of a database that was never finished, or a text of another program.
     Foreign(String),
-    /// A text so short that damage may have made it of a version.
+    /// A text that is no version, but so short that it may be a damaged version.
     Garbled(String),
 }
 
-/// Bytes of a text that may be a damaged version. The mark of an unfinished database is longer, so no
-/// damaged byte makes a version of it.
+/// The most bytes of a text that may be a damaged version. The mark of an unfinished database is longer, so it is never
+/// taken for a damaged version.
 const GARBLED_BYTES_MAX: usize = 24;
 /// The first word of the mark of an unfinished database.
 const UNFINISHED: &str = "unfinished";
@@ -155,10 +155,10 @@ fn read_version(data: &dyn Disk) -> Result<Version> {
     })
 }
 
-/// Refuses a database of another format, if the directory names the format.
+/// Refuses a database whose `VERSION` file names another format.
 ///
 /// # Errors
-/// [`Error::Version`]; [`Error::Foreign`] for a file of another program.
+/// [`Error::Version`]; [`Error::Foreign`] if the file is another program's or marks an unfinished database.
 fn check_version(data: &dyn Disk) -> Result<()> {
     match read_version(data)? {
         Version::Ours => Ok(()),
@@ -178,8 +178,8 @@ fn foreign_version(data: &dyn Disk, text: &str) -> Error {
     }
 }
 
-/// Returns the anchor of the database and notes on other faults. The anchor names the format's version under a
-/// checksum. So a `VERSION` file that disagrees with a readable anchor is damaged, which is only a note.
+/// Returns the anchor of the database and notes on other faults. The anchor contains the format's version, under a
+/// checksum. So if a `VERSION` file disagrees with a readable anchor, the file is damaged, and that is only a note.
 ///
 /// # Errors
 /// [`Error::Version`] and [`Error::Foreign`] if no anchor can be read, or the database was never finished.
@@ -204,7 +204,7 @@ pub(crate) fn open_versioned_anchor(
     Ok(Some((file, anchor, notes)))
 }
 
-/// Names the format's version in a new database, and in one whose file is lost or damaged.
+/// Writes the `VERSION` file of a new database, or of one whose file is lost or damaged.
 ///
 /// # Errors
 /// [`Error::Version`] and [`Error::Foreign`] as for an opening; the disk's.
@@ -213,7 +213,7 @@ pub fn write_version(disk: &dyn Disk) -> Result<()> {
         if matches!(read_version(disk)?, Version::Ours) {
             return Ok(());
         }
-        // Without a readable anchor, no other file names the version.
+        // Only a readable anchor proves that the file is damaged: no other file has the version.
         if !matches!(open_versioned_anchor(disk), Ok(Some(_))) {
             return check_version(disk);
         }
@@ -229,10 +229,10 @@ pub fn write_version(disk: &dyn Disk) -> Result<()> {
     disk.sync_dir("")
 }
 
-/// Marks that `verb` is making a database, so that an unfinished one is refused.
+/// Marks that `verb` is making a database, so that the database is refused until it is finished.
 ///
 /// # Errors
-/// [`Error::Foreign`] for a place that holds something; the disk's.
+/// [`Error::Foreign`] if the directory is in use; the disk's.
 pub fn mark_unfinished(disk: &dyn Disk, verb: &str) -> Result<()> {
     if disk.list("")?.iter().any(|name| name == VERSION_PATH) {
         return Err(Error::Foreign {
@@ -251,7 +251,7 @@ pub fn mark_unfinished(disk: &dyn Disk, verb: &str) -> Result<()> {
     disk.sync_dir("")
 }
 
-/// Marks that the database that was being made is whole.
+/// Replaces the mark of [`mark_unfinished`] by the version: the database is finished.
 ///
 /// # Errors
 /// The disk's.
@@ -263,7 +263,7 @@ pub fn mark_finished(disk: &dyn Disk) -> Result<()> {
 /// Returns the anchor of the database on these disks. `None`: there is no database.
 ///
 /// # Errors
-/// As [`is_database`]; [`Error::Version`] for another format; an anchor that cannot be read.
+/// As [`is_database`]; [`Error::Version`] for another format; the error of an anchor that cannot be read.
 pub fn find(
     data: &dyn Disk,
     logs: &[Arc<dyn Disk>],
@@ -272,7 +272,7 @@ pub fn find(
         for log in logs {
             refuse_log_without_anchor(data, log.as_ref())?;
         }
-        // A new database that was never finished may have its mark alone, or part of it.
+        // A database that was never finished may have no file but its mark, or part of the mark.
         check_version(data)?;
         return Ok(None);
     }
@@ -297,8 +297,8 @@ pub fn missing_log(disk: &str, stream: StreamId) -> Error {
     )
 }
 
-/// Refuses logs that are missing, of another database, or of a life that the anchor does not know.
-/// `segments` are those that each log directory lists. `None`: the directory is missing.
+/// Refuses logs that are missing, of another database, or of a life that the anchor does not know. `segments` has, for
+/// each log directory, the segments in it; `None` if the directory is missing.
 ///
 /// # Errors
 /// [`Error::Corrupt`], [`Error::Foreign`]; a disk's.
@@ -326,7 +326,7 @@ fn check_segment(disk: &dyn Disk, id: SegmentId, anchor: &Anchor, header: &mut [
         .and_then(|file| file.read_at(0, header));
     let got = match read {
         Ok(got) => got,
-        // The scan knows whether it needs the file.
+        // The scan of the log decides whether it needs the file.
         Err(error) if error.is_unreadable() || is_missing(&error) => return Ok(()),
         Err(error) => return Err(error),
     };
@@ -366,8 +366,8 @@ fn stale(sign: &str) -> Error {
     )
 }
 
-/// Refuses images that are missing, of another database, or newer than the anchor. `pages` are the
-/// pages files of both slots, as they were opened on the disks of the images.
+/// Refuses images that are missing, of another database, or newer than the anchor. `pages` has, for each slot, the
+/// result of opening its pages file on each image disk.
 ///
 /// # Errors
 /// [`Error::Corrupt`], [`Error::Foreign`]; a disk's.
@@ -388,7 +388,7 @@ pub(crate) fn check_images(
                     return Err(missing_image(anchor, slot, file, "the pages"));
                 }
                 Err(error @ Error::Foreign { .. }) => return Err(error),
-                // The loading of the image decides which damage matters.
+                // Loading the image decides which damage matters.
                 Ok(_) | Err(_) => {}
             }
         }

@@ -1,5 +1,5 @@
-//! Validates restart options against the anchor: the same number of directories in the same order, a method and level
-//! that the scheme allows, and players that one pass can serve. This comes first, because a restart with the wrong
+//! Checks the directories that a restart is given against the anchor: that their number and order are the database's,
+//! and that logs and images are those that the anchor knows. This check comes first, because a restart with the wrong
 //! directories would compute a wrong cut.
 
 use std::collections::BTreeSet;
@@ -15,10 +15,10 @@ use crate::found::{check_images, check_logs, is_missing};
 use crate::image::ImageFile;
 use crate::options::RestartOptions;
 
-/// Refuses options that do not fit the anchor.
+/// Refuses options whose directories do not fit the anchor.
 ///
 /// # Errors
-/// [`Error::Usage`] with the reason; a log disk's.
+/// [`Error::Usage`] with the reason; those of [`check_images`] and [`check_logs`]; a log disk's.
 pub(crate) fn check_given(options: &RestartOptions, anchor: &Anchor) -> Result<()> {
     let (streams, disks) = (options.disks.logs.len(), options.disks.images.len());
     if usize::from(anchor.streams) != streams {
@@ -42,8 +42,7 @@ pub(crate) fn check_given(options: &RestartOptions, anchor: &Anchor) -> Result<(
     check_logs(&options.disks.logs, &segments, anchor)
 }
 
-/// Returns the pages files of both slots, as far as they can be opened, in the order of the images'
-/// disks.
+/// Opens the pages files of both slots, on each image disk in order. Returns each file, or the error of opening it.
 fn open_pages(images: &[Arc<dyn Disk>], uuid: &Uuid) -> [Vec<Result<ImageFile>>; 2] {
     ImageSlot::ALL.map(|slot| {
         let open = |disk: &Arc<dyn Disk>| ImageFile::open(disk.as_ref(), slot, uuid);
@@ -51,8 +50,8 @@ fn open_pages(images: &[Arc<dyn Disk>], uuid: &Uuid) -> [Vec<Result<ImageFile>>;
     })
 }
 
-/// Refuses image directories in another order than before, by the number that each pages file has.
-/// Files that cannot be read are for the loading of the image to judge.
+/// Refuses image directories in another order than the database was made with; each pages file contains its directory's
+/// number. Files that cannot be read are skipped: loading the image judges them.
 fn check_image_places(images: &[Arc<dyn Disk>], pages: &[Vec<Result<ImageFile>>; 2]) -> Result<()> {
     for (place, disk) in images.iter().enumerate() {
         for file in pages.iter().filter_map(|slot| slot[place].as_ref().ok()) {
@@ -84,7 +83,7 @@ fn list_segments(logs: &[Arc<dyn Disk>]) -> Result<Vec<Option<Vec<SegmentId>>>> 
     logs.iter().map(list).collect()
 }
 
-/// Refuses log directories in another order than before. In a young log nothing else reveals the
+/// Refuses log directories in another order than the database was made with. In a young log no later check reveals the
 /// mistake: each stream would find only segments of other streams, and the database would open empty.
 fn check_places(logs: &[Arc<dyn Disk>], segments: &[Option<Vec<SegmentId>>]) -> Result<()> {
     let found: Vec<BTreeSet<StreamId>> = segments

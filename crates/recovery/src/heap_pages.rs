@@ -5,7 +5,7 @@ use std::ops::Range;
 use perdura_base::{CkptEpoch, Error, ImageSlot, PageId, PartitionId, Result};
 use perdura_heap::{Heap, Visit};
 
-/// Puts pages of the image in place, before or after records of them were played.
+/// Puts pages of the image into memory. Records of these pages may be played before or after that.
 pub fn load_pages(heap: &Heap, partition: PartitionId, pages: &[(u32, &[u8])]) {
     let mut part = heap.lock(partition);
     for (local, bytes) in pages {
@@ -13,10 +13,10 @@ pub fn load_pages(heap: &Heap, partition: PartitionId, pages: &[(u32, &[u8])]) {
     }
 }
 
-/// Checks that every page has seen each of its updates once, after the image and all records.
+/// Checks, after the image and all records are played, that each update of every page was applied exactly once.
 ///
 /// # Errors
-/// [`Error::Corrupt`] names a page whose updates have a gap or a duplicate.
+/// [`Error::Corrupt`] with the number of a page that misses an update or got one twice.
 pub fn check_replayed(heap: &Heap) -> Result<()> {
     for id in (0..heap.geometry().partitions).map(PartitionId) {
         if let Some(gap) = heap.lock(id).useq_gaps().into_iter().next() {
@@ -32,10 +32,9 @@ pub fn check_replayed(heap: &Heap) -> Result<()> {
     Ok(())
 }
 
-/// Visits some pages of a partition for checkpoint `k` into `slot`, under one latch, which is
-/// held while `take` copies. Returns the first page not visited. Behind the last page it
-/// returns `None` and has appended the sidecar and closed the checkpoint's cut in the partition, still
-/// under that latch.
+/// Visits some pages of a partition for checkpoint `k` into `slot`. The partition's latch is held throughout, also
+/// while `take` copies. Returns the first page not visited. If the last page was visited, appends the sidecar and
+/// closes the checkpoint's cut in the partition, still under the latch, and returns `None`.
 pub fn visit(
     heap: &Heap,
     (partition, pages): (PartitionId, Range<u32>),

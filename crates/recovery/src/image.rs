@@ -42,7 +42,7 @@ pub fn directory_path(slot: ImageSlot, k: CkptEpoch) -> String {
     format!("{}/directory-{:020}", folder(slot), k.0)
 }
 
-/// Decodes [`directory_path`] for a name without its folder.
+/// Decodes the file name of a [`directory_path`], without the folder. `None`: it is not such a name.
 #[must_use]
 pub fn directory_number(name: &str) -> Option<CkptEpoch> {
     let digits = name.strip_prefix("directory-")?;
@@ -50,7 +50,7 @@ pub fn directory_number(name: &str) -> Option<CkptEpoch> {
     is_number.then_some(CkptEpoch(digits.parse().ok()?))
 }
 
-/// Returns whether there is a pages file that holds more than its header.
+/// Returns whether the slot's pages file exists and holds more than its header.
 ///
 /// # Errors
 /// The disk's.
@@ -65,19 +65,18 @@ pub fn holds_pages(disk: &dyn Disk, slot: ImageSlot) -> Result<bool> {
 /// Makes the files of both images for a new database: a folder on the data disk for directories,
 /// and a pages file on each image disk.
 ///
-/// A pages file of another database is replaced only if an interrupted creation may have left it.
-/// Such a file is on the data disk, which has no anchor, and has no page in it. On a separate disk
-/// it may belong to a database whose anchor is elsewhere, and whose log has been cut because the
-/// image is there.
+/// A pages file of another database is replaced only if an interrupted creation may have left it. Such a file is on the
+/// data disk, which has no anchor, and contains no page. A pages file on a separate disk may belong to a database whose
+/// anchor is elsewhere, and which needs the image because its log has been cut.
 ///
 /// # Errors
-/// [`Error::Foreign`] for a file that is not to be replaced; the disks'.
+/// [`Error::Foreign`] for a file of another database that must not be replaced; the disks'.
 pub fn create_images(data: &dyn Disk, images: &[Arc<dyn Disk>], uuid: &Uuid) -> Result<()> {
     for slot in ImageSlot::ALL {
         data.make_dir(folder(slot))?;
         for (number, disk) in (0u8..).zip(images) {
             match ImageFile::open(disk.as_ref(), slot, uuid) {
-                // An attempt that was killed left it, perhaps before its name was durable.
+                // A creation that was killed left the file, and its name may not be durable yet.
                 Ok(_) => disk.sync_dir(folder(slot))?,
                 Err(error) if error.is_not_found() => {
                     ImageFile::create(disk.as_ref(), slot, uuid, number)?;

@@ -1,4 +1,4 @@
-//! The images in the anchor: the section `IMGS` (docs/formats/anchor.md).
+//! The images as the anchor describes them: the section `IMGS` (docs/formats/anchor.md).
 
 use perdura_base::cursor::{Reader, Writer};
 use perdura_base::{CkptEpoch, Epoch, ImageSlot, Pos};
@@ -13,7 +13,7 @@ pub const IMAGE_DISKS_MAX: u8 = 16;
 pub enum ImageState {
     /// Holds nothing that a restart may use.
     Empty,
-    /// Being overwritten by checkpoint `k`: no fallback.
+    /// Checkpoint `k` is overwriting it. A restart does not use it.
     Building,
     /// Holds checkpoint `k`, synced.
     Complete,
@@ -60,9 +60,9 @@ impl ImageState {
 pub enum ImageEvent {
     /// A checkpoint is about to overwrite its first page.
     Begin,
-    /// Pages and directory are synced, and the log that it rests on is durable.
+    /// Pages and directory are synced, and the part of the log that the image needs is durable.
     Complete,
-    /// A restart found pages in it damaged.
+    /// A restart found damaged pages in the image.
     Discard,
 }
 
@@ -76,11 +76,11 @@ impl ImageEvent {
 pub struct Completion {
     /// CRC-32C of its directory file.
     pub directory_crc: u32,
-    /// Wall clock at its end, microseconds since 1970.
+    /// The wall-clock time at which the checkpoint ended, microseconds since 1970.
     pub wall_us: u64,
-    /// The part of the log that it rests on.
+    /// The part of the log that a restart from the image needs.
     pub cover: Cover,
-    /// True if its pages are all of one instant.
+    /// True if all pages of the image are as of one instant.
     pub consistent: bool,
     /// The lowest commit epoch of the window's begin marks.
     pub begin_epoch: Option<Epoch>,
@@ -94,18 +94,18 @@ pub struct ImageStatus {
     pub k: CkptEpoch,
     /// CRC-32C of its directory file.
     pub directory_crc: u32,
-    /// Wall clock at its end, microseconds since 1970.
+    /// The wall-clock time at which the checkpoint ended, microseconds since 1970.
     pub wall_us: u64,
-    /// The part of the log that it rests on.
+    /// The part of the log that a restart from the image needs.
     pub cover: Cover,
-    /// True if it is complete and its pages are all of one instant.
+    /// True if the image is complete and all its pages are as of one instant.
     pub consistent: bool,
-    /// If complete: the lowest commit epoch of the window's begin marks, the first of an archive that begins with the
-    /// image. It is in the section `BEGN`. `None`: an older build made the image.
+    /// If the image is complete: the lowest commit epoch of the window's begin marks. An archive that begins with the
+    /// image begins with this epoch. It is stored in the section `BEGN`. `None`: an older build made the image.
     pub begin_epoch: Option<Epoch>,
 }
 
-/// The bit of the flags of a consistent image.
+/// The flag of a consistent image, in the byte of flags.
 const CONSISTENT: u8 = 1;
 
 impl ImageStatus {
@@ -129,13 +129,13 @@ impl ImageStatus {
         self.state
     }
 
-    /// Returns whether a restart can begin with it.
+    /// Returns whether a restart can begin with the image.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.state == ImageState::Complete
     }
 
-    /// Notes that checkpoint `k` is about to overwrite it.
+    /// Notes that checkpoint `k` is about to overwrite the image.
     pub fn mark_building(&mut self, k: CkptEpoch) {
         self.advance(ImageEvent::Begin);
         self.consistent = false;
@@ -143,7 +143,7 @@ impl ImageStatus {
         self.k = k;
     }
 
-    /// Notes that checkpoint `k` has completed it.
+    /// Notes that checkpoint `k` has completed the image.
     pub fn mark_complete(&mut self, k: CkptEpoch, completion: Completion) {
         assert!(
             self.state != ImageState::Complete || self.k == k,
@@ -180,7 +180,8 @@ impl ImageStatus {
         };
     }
 
-    /// Notes that a restart may no longer use it. Its checkpoint's number stays, because it is used up.
+    /// Notes that a restart may no longer use the image. Its checkpoint epoch stays in the entry, so that it is not
+    /// used again.
     pub fn discard(&mut self) {
         self.advance(ImageEvent::Discard);
         self.consistent = false;
@@ -196,7 +197,7 @@ impl ImageStatus {
 /// The two images, and the number of disks that they are spread over.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Images {
-    /// At least one: the pages of partition p are on disk p modulo this number.
+    /// The number of disks, at least one. The pages of partition p are on the disk with number p modulo `disks`.
     pub disks: u8,
     slots: [ImageStatus; 2],
 }
@@ -229,7 +230,7 @@ impl Images {
         &self.slots[slot.index()]
     }
 
-    /// Returns one image, to be changed.
+    /// Returns one image, for changing it.
     pub fn get_mut(&mut self, slot: ImageSlot) -> &mut ImageStatus {
         &mut self.slots[slot.index()]
     }
@@ -310,8 +311,9 @@ fn decode_image(r: &mut Reader<'_>, streams: u8) -> Option<ImageStatus> {
     })
 }
 
-/// Returns whether an image whose sweep ended in `end` may begin with this epoch. An image that was restored at epoch 0
-/// lacks nothing up to its end.
+/// Returns whether `begin` is possible as the lowest epoch of an image whose sweep ended in epoch `end`: it is at most
+/// `end` + 1. The lowest epoch is `end` + 1 if the image lacks nothing up to its end, as one that was restored at epoch
+/// 0.
 pub(crate) fn begins_by(begin: Epoch, end: Epoch) -> bool {
     begin.0 <= end.0.saturating_add(1)
 }
@@ -328,7 +330,7 @@ mod tests {
         }
     }
 
-    /// The table on the format page, cell by cell.
+    /// Compares the states with the table on the format page, cell by cell.
     #[test]
     fn an_image_changes_its_state_as_the_format_page_says() {
         let page = include_str!("../../../docs/formats/anchor.md");

@@ -1,5 +1,5 @@
-//! Builds tables from pages: ends the replay in every partition, reads the catalog, and builds the indexes
-//! of each partition. The schedule runs these steps as separate jobs.
+//! Builds the tables from the recovered pages: ends the replay in every partition, reads the catalog, and builds the
+//! indexes of each partition. The schedule runs these steps as separate jobs.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,22 +13,24 @@ use perdura_wal::scheme::Scheme;
 use crate::heap_pages::check_replayed;
 use crate::tables::{Catalog, TableKind};
 
-/// Reads the catalog, which is rows of a table like any other: the layer above knows their form.
+/// Reads the catalog. The catalog is a table; only the layer above this crate knows the form of its rows.
 pub trait ReadCatalog: Send + Sync {
-    /// Reads it from a heap whose table 0 is indexed.
+    /// Reads the catalog from a heap whose table 0 is indexed.
     ///
     /// # Errors
     /// [`Error::Corrupt`](perdura_base::Error::Corrupt) if the rows do not form a catalog.
     fn read_catalog(&self, heap: &Heap) -> Result<Catalog>;
 
-    /// Returns the form of a table of the catalog that was read: its kind's form, completed by the layer above.
+    /// Returns the form of a table of the catalog. The default is the form of the table's kind; the layer above may
+    /// complete it.
     fn form(&self, table: TableId, kind: TableKind) -> TableForm {
         let _ = table;
         kind.form()
     }
 
-    /// Returns the form of a table that the catalog no longer has. An image of checkpoint epoch `k` may have its rows,
-    /// or the log behind the image their changes. So the second pass needs the form up to the table's drop.
+    /// Returns the form of a table that the catalog no longer has, if it is known. The image of checkpoint epoch `k`
+    /// may still have rows of the table, and the log behind the image changes of such rows. So the second pass needs
+    /// the form up to the record that drops the table.
     fn dropped(&self, table: TableId, k: CkptEpoch) -> Option<TableForm> {
         let _ = (table, k);
         None
@@ -50,13 +52,13 @@ impl ReadCatalog for NoTables {
 pub struct Indexing<'a> {
     /// The scheme of the log's records.
     pub scheme: Scheme,
-    /// The image's checkpoint epoch, which the pages are tagged with.
+    /// The checkpoint epoch of the image.
     pub k: CkptEpoch,
-    /// The slot that holds the image's pages as they are. `None`: no slot does.
+    /// The slot whose image holds exactly the pages that were loaded. `None`: neither slot does.
     pub slot: Option<ImageSlot>,
-    /// No checkpoint epoch up to this one is used again.
+    /// The highest checkpoint epoch that is used up.
     pub ckpt_floor: CkptEpoch,
-    /// Entries of the hash indexes by partition; empty if they are not to be trusted.
+    /// The sidecar bytes of each partition: entries of its hash index. Empty if they must not be used.
     pub sidecars: &'a [Vec<u8>],
     /// The sequence numbers that the image reflects, by partition.
     pub pseq: &'a [u64],
@@ -71,18 +73,18 @@ pub struct Tables {
     pub catalog: Catalog,
     /// Rows in the tables.
     pub rows: u64,
-    /// Rows that were not read, because the image's sidecar has their entries.
+    /// Rows that were not read, because the image's sidecar has their index entries.
     pub rows_from_sidecar: u64,
 }
 
-/// The indexes on their way.
+/// The building of the indexes, shared by the jobs that do it.
 pub(crate) struct Indexer<'a> {
     with: Indexing<'a>,
     catalog: OnceLock<Catalog>,
     rows: AtomicU64,
     from_sidecar: AtomicU64,
     built: AtomicU64,
-    /// Sidecars that were read, by partition.
+    /// The sidecar of each partition, between its reading and its use.
     read: Vec<Mutex<Option<Sidecar>>>,
 }
 
@@ -98,8 +100,8 @@ impl<'a> Indexer<'a> {
         }
     }
 
-    /// Ends the replay in every partition, and reads the catalog of a scheme that has tables.
-    /// Returns the number of partitions to index.
+    /// Ends the replay in every partition and, if the scheme has tables, reads the catalog. Returns the number of
+    /// partitions to index.
     pub fn begin(&self, heap: &Heap, ckpt_max: CkptEpoch) -> Result<usize> {
         let with = &self.with;
         if with.scheme.counts_updates() {
@@ -114,7 +116,8 @@ impl<'a> Indexer<'a> {
             heap.ckpt_epoch() >= with.k,
             "pages are not tagged with an epoch to come"
         );
-        // Not k: an archive may keep a newer image than this one, which does not reflect the coming changes.
+        // The tag is not k: an archive may keep a newer image than this one, and that image does not reflect the
+        // changes to come.
         let tag = if armed(Flaw::TagBelowKeptBackup) {
             with.k
         } else {
@@ -161,7 +164,7 @@ impl<'a> Indexer<'a> {
         (!bytes.is_empty()).then(|| heap.read_sidecar(id, bytes))
     }
 
-    /// Builds the indexes of a partition; its sidecar is read now unless it has been.
+    /// Builds the indexes of a partition. Reads the partition's sidecar first, unless that was done.
     pub fn build(&self, heap: &Heap, number: usize) -> Result<()> {
         let catalog = self.catalog.get().expect("the catalog is read first");
         let read = self.read.get(number).and_then(|read| read.lock().take());
@@ -178,7 +181,7 @@ impl<'a> Indexer<'a> {
         Ok(())
     }
 
-    /// Joins data that lie in different partitions.
+    /// Completes the indexes: joins data that lie in different partitions.
     pub fn end(&self, heap: &Heap) -> Result<()> {
         let due = match self.catalog.get() {
             Some(_) => u64::from(heap.geometry().partitions),

@@ -1,11 +1,11 @@
-//! The progress of a schedule: what each disk and stream has read and played, and the jobs that follow.
+//! The progress of a schedule: how much of each disk and stream is read and played, and which jobs may follow.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use perdura_base::Error;
 
-/// One disk of the image.
+/// The progress of one disk of the image.
 pub(crate) struct DiskState<P> {
     pub parts: usize,
     pub next: usize,
@@ -14,25 +14,25 @@ pub(crate) struct DiskState<P> {
     /// Parts that are read, or being read, and not yet played.
     pub open: usize,
     pub ready: VecDeque<P>,
-    /// The time for which at least one part was being read, without the present reads.
+    /// The time during which at least one part was being read, except for the reads that are running now.
     pub busy_ns: u64,
-    /// The time at which the present reads began.
+    /// The time at which the reads that are running now began.
     pub busy_since_ns: u64,
 }
 
-/// One stream.
+/// The progress of one stream.
 pub(crate) struct StreamState<U> {
     pub scan: Scan,
     pub units: usize,
     pub next: usize,
     pub reading: bool,
     pub open: usize,
-    /// Bytes read and not yet played.
+    /// Bytes that are read and not yet played.
     pub piled: u64,
     pub ready: VecDeque<Arc<U>>,
-    /// A unit is being prepared.
+    /// True while a unit is being prepared.
     pub preparing: bool,
-    /// Ordered: units each worker has taken; `ready` begins with unit `dropped`.
+    /// Ordered streams only: the number of units that each worker has taken. `ready` begins with unit `dropped`.
     pub taken: Vec<usize>,
     pub dropped: usize,
     pub busy_ns: u64,
@@ -61,7 +61,7 @@ impl<P> DiskState<P> {
         self.check();
     }
 
-    /// Checks the counts of a disk against each other, after each change of them.
+    /// Asserts that the counts of the disk agree. Called after each change of a count.
     pub fn check(&self) {
         assert!(
             self.next <= self.parts && self.open <= self.next,
@@ -80,7 +80,7 @@ impl<P> DiskState<P> {
 }
 
 impl<U> StreamState<U> {
-    /// Checks the counts of a stream against each other, after each change of them.
+    /// Asserts that the counts of the stream agree. Called after each change of a count.
     pub fn check(&self) {
         assert!(
             self.next <= self.units && self.open <= self.next,
@@ -119,15 +119,15 @@ pub(crate) struct ScheduleState<P, U> {
     /// Parts not yet played.
     pub parts_left: usize,
     pub decided: Decided,
-    /// Order-free: units not yet played.
+    /// Order-free streams only: units not yet played.
     pub units_left: usize,
     pub mergers_next: usize,
     pub mergers_left: usize,
     pub log_end: Ending,
     pub sidecars: Sidecars,
     pub indexes: Indexes,
-    /// The time at which the first job of image and log began, and the time at which the last
-    /// ended.
+    /// The times at which the first job of the image began and its last job ended. The next fields are the same for the
+    /// log and the indexes.
     pub backup_span: Option<(u64, u64)>,
     pub log_span: Option<(u64, u64)>,
     pub index_span: Option<(u64, u64)>,
@@ -135,14 +135,14 @@ pub(crate) struct ScheduleState<P, U> {
 }
 
 impl<P, U> ScheduleState<P, U> {
-    /// Takes a part that was read from a disk and is not played.
+    /// Takes the job of playing a part that was read from a disk. `None`: no part is ready.
     pub fn take_part(&mut self, disk: usize) -> Option<Job<P, U>> {
         let part = self.disks[disk].ready.pop_front()?;
         Some(Job::PlayPart(disk, part))
     }
 
-    /// Takes a sidecar that no job has taken. Sidecars that are not read when the indexes are begun
-    /// are read with them.
+    /// Takes the job of reading a sidecar that no job has taken. A sidecar that is still unread when the building of
+    /// indexes begins is read with its partition's index.
     pub fn take_sidecar(&mut self) -> Option<Job<P, U>> {
         let sidecars = &mut self.sidecars;
         if sidecars.next == sidecars.count || self.indexes != Indexes::Due {
@@ -166,7 +166,7 @@ impl<P, U> ScheduleState<P, U> {
         );
     }
 
-    /// Takes the next step of the indexes, or the first one if it may be taken now.
+    /// Takes the next job of the indexes. Their first job is taken only if `may_begin` is set.
     pub fn take_index(&mut self, may_begin: bool) -> Option<Job<P, U>> {
         match self.indexes {
             Indexes::Due => {
@@ -189,7 +189,7 @@ impl<P, U> ScheduleState<P, U> {
         }
     }
 
-    /// Notes that the log's end is known, and with it the units of each stream.
+    /// Notes that the log's end is known, and with it the number of units in each stream.
     pub fn decide(&mut self, units: Vec<usize>) {
         assert_eq!(units.len(), self.streams.len(), "units of every stream");
         self.units_left = units.iter().sum();
@@ -200,7 +200,7 @@ impl<P, U> ScheduleState<P, U> {
         self.decided = Decided::Yes;
     }
 
-    /// Notes that all players have ended the log.
+    /// Notes that all players have reached the end of the log.
     pub fn end_log(&mut self) {
         assert!(
             self.streams.iter().all(|s| s.next == s.units),
@@ -209,7 +209,7 @@ impl<P, U> ScheduleState<P, U> {
         self.log_end = Ending::Yes;
     }
 
-    /// Notes that an index was built.
+    /// Notes that the indexes of a partition were built.
     pub fn end_index(&mut self) {
         let Indexes::Building { count, next, left } = &mut self.indexes else {
             unreachable!("indexes end after the last is built");
@@ -229,7 +229,7 @@ pub(crate) enum Decided {
     Yes,
 }
 
-/// The players' progress with the end of the log.
+/// The state of ending the players, which follows the last unit of the log.
 #[derive(PartialEq, Eq, Clone, Copy)]
 pub(crate) enum Ending {
     No,
@@ -237,7 +237,7 @@ pub(crate) enum Ending {
     Yes,
 }
 
-/// The progress of the sidecars: `next` is the first that no job has taken, `reading` is the number
+/// The progress of the sidecars: `next` is the first sidecar that no job has taken, `reading` is the number that are
 /// being read.
 pub(crate) struct Sidecars {
     pub count: usize,
@@ -248,10 +248,10 @@ pub(crate) struct Sidecars {
 /// The progress of the indexes.
 #[derive(PartialEq, Eq, Clone, Copy)]
 pub(crate) enum Indexes {
-    /// The pages are not complete, or not made ready.
+    /// The first job of the indexes has not been taken.
     Due,
     Beginning,
-    /// `next` is the first that no job has taken, `left` are not built yet.
+    /// `next` is the first partition that no job has taken. The indexes of `left` partitions are not built yet.
     Building {
         count: usize,
         next: usize,
@@ -276,7 +276,7 @@ pub(crate) enum Job<P, U> {
     EndIndexes,
 }
 
-/// The figure of the report that a job's time is added to.
+/// The kinds of work by which the report counts the time of jobs.
 #[derive(PartialEq, Eq, Clone, Copy)]
 pub(crate) enum Counts {
     Image,
@@ -284,7 +284,7 @@ pub(crate) enum Counts {
     Index,
     /// The second pass is timed separately.
     Undo,
-    /// A sidecar is read while there is nothing else to do.
+    /// The job reads a sidecar, for which a thread uses time in which it has nothing else to do.
     Nothing,
 }
 
@@ -308,6 +308,6 @@ pub(crate) enum Asker {
     Disk(usize),
     Stream(usize),
     Player,
-    /// The only thread, which takes reads too; the number picks among the possible jobs.
+    /// The only thread, which also takes reads. The number picks one of the possible jobs.
     Everyone(u64),
 }

@@ -1,6 +1,6 @@
-//! The work of each player on a frame of its stream: turns the frames of a unit into changes of pages.
+//! The players' work on single frames: they turn the frames of a unit into changes of pages.
 //!
-//! A player reads records of one kind, and [`Routes`](crate::route::Routes) hands it no others.
+//! A player reads records of one kind; [`Routes`](crate::route::Routes) passes it no frames of another kind.
 
 use parking_lot::Mutex;
 use perdura_base::{Epoch, Error, Incarnation, Result, StreamId};
@@ -19,11 +19,11 @@ pub(crate) struct Scene<'s, I> {
     pub geometry: &'s Geometry,
     pub image: &'s I,
     pub target: Epoch,
-    /// The unit's number among its part's.
+    /// The number of the unit within its part of the log.
     pub unit: usize,
 }
 
-/// The changes that passed the gate, and the counts of those that did not.
+/// The changes that passed the gate, and counts of the changes that passed and that did not.
 pub(crate) struct Passed<R> {
     pub batch: Batch<R>,
     pub stats: ReplayStats,
@@ -38,7 +38,7 @@ impl<R> Default for Passed<R> {
     }
 }
 
-/// The verbs of a player in one stream.
+/// A player's operation on the frames of one stream.
 pub(crate) trait Play {
     /// The form of its changes to pages.
     type Change<'r>: Replayed;
@@ -52,13 +52,13 @@ pub(crate) trait Play {
     ) -> Result<()>;
 }
 
-/// The verb of a player that takes the units of a stream in their order.
+/// The further operation of a player that needs the units of a stream in their order.
 pub(crate) trait InOrder {
-    /// Forgets the facts of one life of the database.
+    /// Forgets everything about the life of the database that ends here.
     fn end_of_life(&mut self);
 }
 
-/// The player of one stream, and the life of the database that it is in.
+/// The player of one stream, and the life of the database whose frames it is reading.
 pub(crate) struct InLife<P> {
     pub player: P,
     stream: StreamId,
@@ -76,7 +76,7 @@ impl<P: InOrder> InLife<P> {
         })
     }
 
-    /// Notes the life of the next frames.
+    /// Notes the life of the next frames. If the life changes, ends the last one first.
     pub fn enter(&mut self, life: Incarnation) {
         let before = self.life.replace(life);
         if let Some(before) = before.filter(|before| *before != life) {
@@ -100,11 +100,11 @@ impl<P: InOrder> InLife<P> {
 
 /// The players of one stream.
 pub(crate) enum StreamPlayer {
-    /// It learns nothing from earlier units, so units of one stream are prepared side by side.
+    /// This player keeps no state between units, so several units of a stream are prepared in parallel.
     Group,
     Fate(Mutex<InLife<Backward>>),
     TwoPass(Mutex<InLife<TwoPass>>),
-    /// The frames are played with those of all other streams, by [`crate::merge`].
+    /// [`crate::merge`] plays the frames, together with those of all other streams.
     Merged,
 }
 
@@ -123,7 +123,7 @@ impl StreamPlayer {
         }
     }
 
-    /// Ends the stream. Returns the losers that a second pass undoes.
+    /// Ends the stream. Returns the losers, which a second pass undoes.
     pub fn finish(&self) -> Vec<Losers> {
         match self {
             StreamPlayer::Group | StreamPlayer::Merged => Vec::new(),
@@ -170,7 +170,8 @@ impl Play for Group {
                 passed.batch.push(scene.geometry, record);
             }
         });
-        // The changes that were pushed of a malformed group end here with the restart.
+        // If a group is malformed, some of its changes have been pushed. They do no harm, because the error ends the
+        // restart.
         whole.ok_or_else(|| no_record(origin, "a group of page records"))?;
         passed.stats.groups += 1;
         Ok(())
@@ -212,7 +213,7 @@ impl InOrder for Backward {
     }
 }
 
-/// The forward scan, with the transactions that are left for the second pass.
+/// The player of a forward scan, with the transactions that it leaves for the second pass.
 #[derive(Default)]
 pub(crate) struct TwoPass {
     open: Forward,
@@ -252,8 +253,8 @@ impl InOrder for TwoPass {
 }
 
 impl<'r> Passed<SlotChange<'r>> {
-    /// Takes the change of an interleaved transaction's record, if `gate` applies it with the base
-    /// of its page.
+    /// Takes the change of an interleaved transaction's record, if `gate`, given the base of the change's page, says to
+    /// apply it.
     #[inline]
     fn take<I: Image>(
         &mut self,
@@ -296,7 +297,7 @@ pub(crate) fn txn_record<'r>(payload: &'r [u8], origin: &Origin) -> Result<TxnRe
     decode_txn_record(payload).ok_or_else(|| no_record(origin, "a transaction's record"))
 }
 
-/// Returns the error for a frame whose checksum holds and whose payload does not parse.
+/// Returns the error for a frame whose checksum is right but whose payload does not parse.
 pub(crate) fn no_record(origin: &Origin, expected: &str) -> Error {
     Error::corrupt(
         format!("log stream {}", origin.stream),

@@ -1,53 +1,53 @@
-//! Recovery: checkpoints while the database runs, and the way back after a crash.
+//! Recovery: checkpoints while the database runs, and the restart after a crash.
 //!
-//! Everything here follows from one idea: **(image, log) → state**, with two predicates.
-//! `reflected(record, image)`: did the image see the change? `wanted(transaction, target)`: should
-//! the state have it? A commuting record is applied iff the two differ. Records have owners, listed in `owner`.
-//! A restart has each owner play its frames, in one written order. A restart method is a row of
-//! [`method::METHODS`], which names the player.
+//! Everything here follows from one idea: **(image, log) → state**, with two predicates. `reflected(record, image)`:
+//! does the image hold the record's change? `wanted(transaction, target)`: should the recovered state hold the
+//! transaction's changes? A commuting record is applied iff the two answers differ. Each record has an owner; `owner`
+//! lists the owners. In a restart each owner plays its frames, in the order that `owner` gives. A restart method is a
+//! row of [`method::METHODS`], which names the player.
 //!
 //! | module | one idea |
 //! |---|---|
 //! | [`image`] | the two images' files: pages and directory |
 //! | [`anchor`] | the anchor's contents: the log's history and the sections that this build knows |
-//! | [`images`] | the images in the anchor, and the changes of their states |
+//! | [`images`] | the images as the anchor lists them, and the changes of their states |
 //! | [`anchor_cell`] | the anchor in memory, and the one way to change it |
-//! | [`families`] | the ordered frames that a log may hold, declared before the first of them |
-//! | [`component`], [`tables`] | data components, as restart and checkpoint use them; kinds of tables |
+//! | [`families`] | the families of ordered frames that a log may hold; a family is declared before its first frame |
+//! | [`component`], [`tables`] | data components, as restart and checkpoint use them; the kinds of tables |
 //! | [`checkpoint`] | the fuzzy sweep, a machine of one I/O per step |
 //! | [`cover`] | the part of the log that a checkpoint covers, from the sweep to the anchor |
-//! | [`window`] | the transactions' part around a checkpoint's window |
-//! | [`mod@vouch`] | the log's durable end in the anchor |
+//! | [`window`] | the transaction layer's work at the begin and the end of a checkpoint's window |
+//! | [`mod@vouch`] | writing the log's durable end into the anchor |
 //! | [`sections`] | sections of the anchor: a mirror, a tree |
-//! | [`archived`], `begins` | the archive's end in the anchor; the first epoch of an archive that begins with an image |
-//! | [`truncate`] | the position up to which the log may be cut: one function, one assert |
+//! | [`archived`], `begins` | the archive's end, noted in the anchor; the first epoch of an archive that begins with an image |
+//! | [`truncate`] | the position up to which the log may be cut |
 //! | [`rule`] | the two predicates, and the state that an image holds |
-//! | [`method`] | the restart methods as rows |
-//! | `owner`, [`claims`] | the owners of records, in the order of a restart; the frames that each plays |
-//! | [`player`] | the players that rows name |
+//! | [`method`] | the table of restart methods |
+//! | `owner`, [`claims`] | the owners of records, in the order in which a restart runs them; the frames that each owner plays |
+//! | [`player`] | the players that the rows of [`method`] name |
 //! | [`level`], [`work`], `jobs`, [`schedule`] | the levels; the jobs; their progress; the choice of each thread's next job |
-//! | [`mod@recover`] | (image, log) → pages, the first owner's part |
+//! | [`mod@recover`] | (image, log) → pages: the first owner's part |
 //! | [`base`], [`source`] | the interfaces of an image and a log to recover from |
-//! | [`plan`], [`load`] | the slots as an image: the choice, with fallback and page repair; loading |
-//! | [`streams`] | the log's streams as a source |
-//! | `cursor` | the frames of one owner, from all streams in one order |
-//! | `route`, `pass` | the taker of a frame; the state that the players of one pass share |
+//! | [`plan`], [`load`] | the two image slots as an image: which slot is used, fallback and page repair; loading |
+//! | [`streams`] | a database's log streams as a source |
+//! | `cursor` | the frames of one owner, merged from all streams into one order |
+//! | `route`, `pass` | which player takes a frame; the state that the players of one pass share |
 //! | `replay`, `judge` | the jobs of the schedule; the work of each player on a frame |
-//! | [`ordered`], [`ordered_player`] | ordered frames, each partition's in their order; the interface of their player |
+//! | [`ordered`], [`ordered_player`] | ordered frames, played in each partition in their order; the interface of their player |
 //! | [`divergence`] | the records whose replay differs from the log |
-//! | [`tree`] | the tree's part of a restart: numbered frames, in the order of their numbers; its share of a checkpoint |
-//! | [`threads`] | threads that run side by side and end together |
-//! | [`indexing`] | pages to tables: catalog and indexes, as jobs of the schedule |
+//! | [`tree`] | the tree's part of a restart: numbered frames, in the order of their numbers; the tree's share of a checkpoint |
+//! | [`threads`] | running threads in parallel and waiting for all of them |
+//! | [`indexing`] | making tables from pages: reading the catalog and building indexes, as jobs of the schedule |
 //! | [`fates`] | the fate of each transaction of a stream |
-//! | `merge`, `undo` | play in the order of slots; the second pass |
+//! | `merge`, `undo` | replay in the order of slots; the second pass, which undoes |
 //! | [`found`] | the contents of the disks: a database, nothing, or the remains of one |
 //! | `create` | making a new database |
 //! | `options`, `given`, [`mod@restart`], `close` | a restart's arguments, and their check; its phases in order; closing the incarnation |
 //! | [`life`] | an open database beneath its transactions |
 //! | `sweep_digest` | the digests of an image by partition, which a proof compares |
-//! | [`salvage`], `mended` | the remains of a database that a restart refuses |
-//! | [`verify`] | every byte that a restart could need, checked |
-//! | [`mod@dump`] | a frame in words |
+//! | [`salvage`], `mended` | recovering the remains of a database that a restart refuses |
+//! | [`verify`] | checks every byte that a restart could need |
+//! | [`mod@dump`] | a frame's contents as text |
 //! | [`report`] | the progress of a restart, and its report |
 //!
 //! # Source

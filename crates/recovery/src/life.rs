@@ -1,10 +1,9 @@
-//! A life of a database: the part of an open database beneath its transactions, whatever these are
-//! made of.
+//! A life of a database: the part of an open database beneath its transactions, for any kind of transaction.
 //!
-//! A life begins after a restart. It opens the log where the restart has cut it, logs that it began, and undoes the
-//! transactions that the last life left open. The layer above adds transactions: the product's engine, and the
-//! harnesses in which transactions interleave over slots or over keys. A life has no threads: its caller closes epochs,
-//! flushes blocks and takes checkpoints in steps.
+//! A life begins after a restart. It opens the log where the restart has cut it, logs its begin, and undoes the
+//! transactions that the last life left open. The layer above adds the transactions. That layer is the product's
+//! engine, or one of the harnesses, in which transactions interleave over slots or over keys. A life has no threads:
+//! its caller closes epochs, flushes blocks and takes checkpoints in steps.
 
 mod checkpoints;
 
@@ -34,11 +33,11 @@ use crate::window::Window;
 
 pub use checkpoints::Checkpoints;
 
-/// If the anchor has more closed incarnations than this that checkpoints can leave behind, a restart checkpoints before
-/// it serves.
+/// If the anchor has more closed incarnations than this that checkpoints could remove, a restart takes checkpoints
+/// before it serves.
 const CHAIN_LONG: usize = 32;
 
-/// A database that may take transactions.
+/// An open database that can take transactions.
 pub struct Life {
     /// The pages in memory.
     pub heap: Arc<Heap>,
@@ -54,18 +53,18 @@ pub struct Life {
     pub catalog: Catalog,
     /// The restart's report.
     pub report: RestartReport,
-    /// The files and directories that it uses.
+    /// The files and directories that this life uses.
     footing: Footing,
 }
 
-/// The bounds of a stream's memory, which creation does not fix.
+/// The bounds of a stream's memory. They may differ from life to life.
 #[derive(Debug, Clone, Copy)]
 pub struct LogMemory {
     /// The longest log block, bytes.
     pub block_bytes_max: usize,
     /// Bytes that may wait for a stream's flusher before appends are refused.
     pub queue_bytes_max: u64,
-    /// Set if other memories hold the log too.
+    /// Set if the log is mirrored to the memory of other nodes.
     pub mirror: Option<TailOptions>,
 }
 
@@ -91,7 +90,7 @@ fn assert_one_database(restarted: &Restarted) {
     );
 }
 
-/// Opens the log of a database that is back. It continues where the restart has cut it.
+/// Opens the log of a restarted database, to continue where the restart has cut it.
 fn open_log(
     restarted: &Restarted,
     options: &RestartOptions,
@@ -129,8 +128,8 @@ fn open_log(
     Ok(wal)
 }
 
-/// Returns whether the anchor has more closed lives than a start should find, of those that checkpoints can leave
-/// behind. Lives that the archive does not hold stay in the chain, despite checkpoints.
+/// Returns whether the anchor has more than [`CHAIN_LONG`] closed lives that checkpoints could remove. Checkpoints do
+/// not remove lives that the archive does not hold yet, so these are not counted.
 fn is_chain_long(record: &Anchor, options: &RestartOptions) -> bool {
     let archived = options.archived.as_ref().or(record.archived.as_ref());
     let is_archived = |link: &&ChainLink| {
@@ -142,7 +141,7 @@ fn is_chain_long(record: &Anchor, options: &RestartOptions) -> bool {
     record.chain.iter().filter(is_archived).count() > CHAIN_LONG
 }
 
-/// Checks that log and report of a life that begins agree.
+/// Checks that the log and the restart's report of a new life agree.
 fn assert_begun(life: &Life) {
     let (kept, durable) = (Epoch(life.report.durable_epoch), life.durable());
     assert!(
@@ -152,11 +151,12 @@ fn assert_begun(life: &Life) {
 }
 
 impl Life {
-    /// Begins the life of a database that is back: opens its log and its checkpoint machine, and makes every owner undo
+    /// Begins the life of a restarted database: opens its log, makes its checkpoint machine, and makes every owner undo
     /// the transactions that the last life left open.
     ///
     /// # Errors
-    /// The log disks', and those of pages that are written in place. The next start undoes what was not undone.
+    /// Those of the log disks, and of disks with pages that are written in place. Transactions that are not undone when
+    /// the error occurs are undone at the next start.
     ///
     /// # Panics
     /// After a dry run.
@@ -179,7 +179,7 @@ impl Life {
             mut footing,
             ..
         } = restarted;
-        // The findings of the restart stay: a directory that has been replaced since is noticed.
+        // Paths that the restart noted stay as noted, so a directory that has been replaced since is detected.
         footing.note(&options.disks);
         let anchor = Arc::new(anchor.expect("a dry run resumes nothing"));
         let (trees, losers) = LiveTree::all(tree, &record, &wal);
@@ -226,7 +226,7 @@ impl Life {
         }
     }
 
-    /// Makes every owner undo the transactions that the last life left open, in the owners' order.
+    /// Makes each owner, in the owners' order, undo the transactions that the last life left open.
     fn settle(&mut self, losers: Vec<Loser>, clock: &dyn Clock) -> Result<()> {
         let begin = clock.mono_ns();
         let mut open = Open {
@@ -267,7 +267,7 @@ impl Life {
         &self.report
     }
 
-    /// Returns the scheme of page records, as the anchor has it.
+    /// Returns the scheme of page records, from the anchor.
     #[must_use]
     pub fn scheme(&self) -> Scheme {
         self.anchor.get().scheme
@@ -279,7 +279,7 @@ impl Life {
         self.wal.durable(Rung::Disk)
     }
 
-    /// Closes the open epoch, if it has anything.
+    /// Closes the open epoch and returns it; `None` if it has no record.
     pub fn close_epoch(&self) -> Option<Epoch> {
         let closed = self.wal.close_epoch();
         assert!(
@@ -305,11 +305,11 @@ impl Life {
         flush_all(&self.wal)
     }
 
-    /// Fails, and stops the log, if the directories, the locks, the anchor or the segments that are written are
-    /// no longer found under their names.
+    /// Fails, and stops the log, if a directory, a lock, the anchor or a segment that is being written is no longer at
+    /// its path.
     ///
     /// # Errors
-    /// [`Error::Displaced`](perdura_base::Error::Displaced); that of a log that has stopped.
+    /// [`Error::Displaced`](perdura_base::Error::Displaced); if the log has stopped, its error.
     pub fn check_files(&self) -> Result<()> {
         self.wal.check()?;
         let checked = self.footing.check();
@@ -320,12 +320,12 @@ impl Life {
         self.wal.check()
     }
 
-    /// Makes the anchor vouch for what is durable now; see [`vouch()`]. Returns whether it had to be
+    /// Makes the anchor vouch for everything that is durable now; see [`vouch()`]. Returns whether the anchor had to be
     /// written.
     ///
     /// # Errors
-    /// The log has stopped, or the database's files are gone, which stops it. Or the anchor cannot be written, which
-    /// also stops it, unless it was refused for want of space.
+    /// The log has stopped. Or the database's files are gone, which stops the log. Or the anchor cannot be written,
+    /// which also stops the log, unless only space is missing.
     pub fn vouch(&self) -> Result<bool> {
         if self.anchor.get().vouched.epoch < self.wal.durable(Rung::Disk) {
             self.check_files()?;
@@ -333,7 +333,7 @@ impl Life {
         vouch(&self.anchor, &self.wal)
     }
 
-    /// Does the same at the end of a life, with one sync of the anchor: see [`vouch_last()`].
+    /// As [`vouch`](Self::vouch), at the end of a life and with one sync of the anchor: see [`vouch_last()`].
     ///
     /// # Errors
     /// The log has stopped, or the anchor cannot be written.
@@ -350,8 +350,8 @@ impl Life {
     /// Begins a checkpoint unless one is running.
     ///
     /// # Errors
-    /// Begins a checkpoint; see [`Checkpoints::begin`]. An error cancels it. The log shows whether the error has also
-    /// stopped the database.
+    /// See [`Checkpoints::begin`]. An error cancels the checkpoint. [`Wal::failure`] says whether it has also stopped
+    /// the database.
     pub fn checkpoint_begin(&self) -> Result<()> {
         self.checkpoints.begin()
     }
@@ -359,14 +359,14 @@ impl Life {
     /// Takes one step of the running checkpoint.
     ///
     /// # Errors
-    /// Takes a step of the checkpoint; see [`Checkpoints::step`]. An error cancels it. The log shows whether the error
-    /// has also stopped the database.
+    /// See [`Checkpoints::step`]. An error cancels the checkpoint. [`Wal::failure`] says whether it has also stopped
+    /// the database.
     pub fn checkpoint_step(&self) -> Result<CheckpointProgress> {
         self.checkpoints.step()
     }
 
-    /// Gives up the running checkpoint, unless its image is being named already. Returns whether
-    /// one was given up.
+    /// Gives up the running checkpoint, unless the anchor may name its image already. Returns whether a checkpoint was
+    /// given up.
     pub fn checkpoint_cancel(&self) -> bool {
         self.checkpoints.abandon()
     }
@@ -377,7 +377,7 @@ impl Life {
         self.checkpoints.is_running()
     }
 
-    /// Runs one whole checkpoint, flushing as it goes: for callers without threads.
+    /// Runs one whole checkpoint, and flushes the log as needed. For callers without threads.
     ///
     /// # Errors
     /// See [`checkpoint_step`](Self::checkpoint_step).
@@ -385,13 +385,13 @@ impl Life {
         self.checkpoints.now()
     }
 
-    /// Returns the figures of the checkpoint machine.
+    /// Returns the statistics of the checkpoint machine.
     #[must_use]
     pub fn checkpoint_stats(&self) -> CheckpointStats {
         self.checkpoints.stats()
     }
 
-    /// Marks the anchor clean: the caller has checkpointed and flushed, and nothing runs.
+    /// Marks the anchor clean. The caller has taken a checkpoint and flushed the log, and nothing is running.
     ///
     /// # Errors
     /// [`perdura_base::Error::Stopped`] with the error of the anchor's disk.
@@ -399,7 +399,7 @@ impl Life {
         mark_clean(&self.anchor, &self.wal)
     }
 
-    /// Ends the life with a checkpoint and an anchor that is marked clean. No transaction runs.
+    /// Ends the life: takes a checkpoint, flushes, and marks the anchor clean. No transaction may be running.
     ///
     /// # Errors
     /// See [`checkpoint_step`](Self::checkpoint_step) and [`mark_clean`](Self::mark_clean).

@@ -17,18 +17,18 @@ use crate::rule::ImageKind;
 #[cfg(feature = "flaws")]
 mod seeded;
 
-/// A run's bytes.
+/// The bytes of a run of pages.
 pub struct LoadedRun {
     disk: usize,
     run: usize,
-    /// The first `got` bytes belong to this run, and the others to another run.
+    /// The first `got` bytes are this run's. The bytes after them are left from an earlier use of the buffer.
     buf: AlignedBuf,
     got: usize,
 }
 
 impl ImagePlan {
-    /// Takes a buffer of at least `len` bytes with any contents. Buffers are used again: for new ones, the kernel would
-    /// map, fill and unmap as much memory as the whole image takes.
+    /// Takes a buffer of at least `len` bytes with any contents. Buffers are used again. Otherwise the kernel would
+    /// have to map, fill and unmap as much memory as the whole image has.
     fn take_buffer(&self, len: usize) -> AlignedBuf {
         let spare = self.buffers.lock().pop();
         spare
@@ -63,11 +63,11 @@ impl Image for ImagePlan {
         to_u64(part.got)
     }
 
-    /// Reads a part. Pages of the newest image that cannot be read are left zeros, which no
-    /// directory lists: they are damaged. In the older image they are an error.
+    /// Reads a part. If a page of the newest image cannot be read, its bytes are zeros, which match no entry of the
+    /// directory, so the page counts as damaged. If a page of the older image cannot be read, that is an error.
     fn read(&self, disk: usize, part: usize) -> Result<LoadedRun> {
         let run = &self.runs[disk][part];
-        // Pages of the run that are taken from elsewhere leave a gap, which is read too.
+        // The run may have gaps: pages that are loaded from another image. They are read too.
         let last = run.entries.last().map_or(0, |(local, _)| *local);
         let first = run.entries.first().map_or(0, |(local, _)| *local);
         let pages = usize::try_from(last - first).unwrap_or(0) + 1;
@@ -84,7 +84,8 @@ impl Image for ImagePlan {
                 Err(_) => {
                     bytes.fill(0);
                     got = bytes.len();
-                    // Side by side are places; page numbers jump where a chunk ends.
+                    // The bytes lie at consecutive places. Page numbers are not consecutive: they jump where a chunk
+                    // ends.
                     let first = self.places.place(run.first).0;
                     for (place, bytes) in (first..).zip(bytes.chunks_exact_mut(PAGE_BYTES)) {
                         if !matches!(file.read(Place(place), bytes), Ok(PAGE_BYTES)) {
@@ -107,7 +108,7 @@ impl Image for ImagePlan {
         })
     }
 
-    /// Puts a run's pages into memory, except those that the directory does not vouch for.
+    /// Puts a run's pages into memory, except those that do not match the directory.
     fn play(&self, heap: &Heap, loaded: LoadedRun) -> Result<u64> {
         #[cfg(feature = "flaws")]
         if armed(Flaw::JunkBeyondDirectory) && (loaded.disk, loaded.run) == (0, 0) {

@@ -1,4 +1,4 @@
-//! The end of the log that a restart would keep. Finding it loads, plays and changes nothing.
+//! Finds where a restart would cut the log. Loads, plays and changes nothing.
 
 use perdura_base::{Epoch, Pos, Result, StreamId};
 use perdura_wal::{Check, scan_stream};
@@ -10,11 +10,10 @@ use crate::given::check_given;
 use crate::mirrored::check_alone;
 use crate::options::RestartOptions;
 
-/// Returns the durable epoch that a restart of a stopped database decides on.
+/// Returns the last epoch that a restart of a stopped database would keep.
 ///
 /// # Errors
-/// The errors with which a restart refuses the database, as far as the log and the names of the
-/// files show them.
+/// The errors with which a restart would refuse the database, as far as the log and the names of the files reveal them.
 pub fn log_end(options: &RestartOptions, anchor: &Anchor) -> Result<Epoch> {
     check_given(options, anchor)?;
     check_alone(anchor)?;

@@ -1,8 +1,8 @@
 //! The losses that an operator has accepted: the section `LOSS` of the anchor (docs/formats/anchor.md).
 //!
 //! A database that may have lost acknowledged transactions begins its next life only if an operator accepts the loss.
-//! This leaves an entry for ever, which names the epoch that was kept. So a receipt of that life is judged right even
-//! after the log of the life and its link in the chain are gone.
+//! Accepting leaves an entry that is never removed and names the last epoch that was kept. So a receipt from the life
+//! that lost transactions can still be judged after the log of that life and its link in the chain are gone.
 
 use perdura_base::cursor::{Reader, Writer};
 use perdura_base::{Epoch, Error, Incarnation, Result};
@@ -10,26 +10,26 @@ use perdura_wal::History;
 
 /// The tag of the section.
 pub const SECTION: [u8; 4] = *b"LOSS";
-/// Entries that the section has room for.
+/// The most entries in the section.
 pub const LOSSES_MAX: usize = 256;
 /// Bytes of an entry.
 const ENTRY_BYTES: usize = 28;
 
-/// A loss that was accepted when a life of the database was closed.
+/// A loss that an operator accepted when a life of the database was closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AcceptedLoss {
-    /// The life.
+    /// The life that lost transactions.
     pub incarnation: Incarnation,
-    /// The last epoch of the life that was kept.
+    /// The last epoch that was kept of this life.
     pub durable: Epoch,
     /// The highest epoch that is known to have been acknowledged; 0 if none is known.
     pub acked: Epoch,
-    /// The time at which it was accepted, microseconds since 1970.
+    /// The time at which the loss was accepted, microseconds since 1970.
     pub wall_us: u64,
 }
 
 impl AcceptedLoss {
-    /// Returns the epochs that were acknowledged and are lost, as far as they are known, as text.
+    /// Describes the epochs that were acknowledged and are lost, as far as they are known.
     #[must_use]
     pub fn text(&self) -> String {
         let (life, durable) = (self.incarnation, self.durable);
@@ -52,8 +52,8 @@ impl AcceptedLoss {
         self.acked == Epoch(0) || self.acked > self.durable
     }
 
-    /// Returns whether its life is closed, and its epoch is that of the life's link, if there is
-    /// one.
+    /// Returns whether its life is closed and, if the chain has a link of that life, the link names the same last
+    /// epoch.
     pub(crate) fn agrees_with(&self, history: &History) -> bool {
         let mut links = history.chain.iter();
         let link = links.find(|link| link.incarnation == self.incarnation);
@@ -61,7 +61,8 @@ impl AcceptedLoss {
             && link.is_none_or(|link| link.durable == self.durable)
     }
 
-    /// Returns whether it may follow `other` in the list: lives rise, and D never falls.
+    /// Returns whether this loss may follow `other` in the list: its life must be later, and its durable epoch not
+    /// lower.
     fn follows(&self, other: &AcceptedLoss) -> bool {
         self.incarnation > other.incarnation && self.durable >= other.durable
     }
@@ -83,20 +84,20 @@ impl Losses {
         self.0.iter()
     }
 
-    /// Returns the loss of a life.
+    /// Returns the loss of a life, if one was accepted.
     #[must_use]
     pub fn of(&self, life: Incarnation) -> Option<&AcceptedLoss> {
         self.iter().find(|loss| loss.incarnation == life)
     }
 
-    /// Adds the loss of the life that is being closed. To add it again changes nothing: a delayed update of the
-    /// anchor is repeated.
+    /// Adds the loss of the life that is being closed. Adding the same loss again changes nothing, because a delayed
+    /// update of the anchor is repeated.
     ///
     /// # Errors
-    /// [`Error::LogFull`] if there is no room for another.
+    /// [`Error::LogFull`] if the section has no room for another loss.
     ///
     /// # Panics
-    /// If nothing is lost, or the life is not behind those that lost something before.
+    /// If nothing is lost, or the life is not later than that of the last loss in the list.
     pub(crate) fn accept(&mut self, loss: AcceptedLoss) -> Result<()> {
         assert!(loss.is_loss(), "nothing is lost: {}", loss.text());
         if self.0.last() == Some(&loss) {
@@ -116,7 +117,7 @@ impl Losses {
     }
 }
 
-/// Returns the error for a loss that the anchor cannot name.
+/// Returns the error for a loss that the anchor has no room for.
 pub(crate) fn no_room() -> Error {
     Error::LogFull(
         "the anchor has no room to record another accepted loss. Nothing was changed. Copy the \
@@ -139,7 +140,8 @@ pub(crate) fn encode(losses: &Losses) -> Vec<u8> {
     out
 }
 
-/// Decodes [`encode`], in an anchor of this history.
+/// Decodes a payload of [`encode`]. `None`: it has an entry that no build writes, or that disagrees with the anchor's
+/// history.
 #[must_use]
 pub(crate) fn decode(payload: &[u8], history: &History) -> Option<Losses> {
     let count = payload.len() / ENTRY_BYTES;
@@ -181,7 +183,7 @@ mod tests {
         }
     }
 
-    /// Returns a history whose newest life is this one, and which has a link of life 3.
+    /// Returns a history with this newest life and with a chain link of life 3.
     fn history(newest: u32) -> History {
         let sizes = SegmentSizes::fixed(64 << 20);
         let mut history = History::begin(Uuid([1; 16]), 1, Scheme::Differential, 1, sizes);

@@ -1,4 +1,4 @@
-//! The arguments of a recovery besides image and log.
+//! The arguments of a recovery other than the image and the log.
 
 use std::sync::Arc;
 
@@ -15,18 +15,19 @@ use crate::report::Progress;
 pub struct Means<'a> {
     /// The shape of the heap.
     pub geometry: Geometry,
-    /// The account that the heap is on.
+    /// The memory account that the heap is charged to.
     pub memory: &'a Arc<MemoryAccount>,
     /// The player of page records.
     pub records: PagePlayer,
-    /// The frames that owners play after this recovery. Any other foreign one ends it.
+    /// The kinds of frames that other owners play after this recovery. Any other frame that is not for this recovery
+    /// ends it with an error.
     pub later: Claims,
     /// Level and threads.
     pub schedule: &'a Schedule,
     /// Time, for the report.
     pub clock: &'a dyn Clock,
-    /// The counters in which it reports its progress.
+    /// The counters in which the recovery reports its progress.
     pub progress: &'a Progress,
-    /// The inputs for building the indexes. `None`: the caller wants pages alone.
+    /// The inputs for building the indexes. `None`: no indexes are built.
     pub indexing: Option<Indexing<'a>>,
 }

@@ -1,5 +1,5 @@
-//! A stream's log as [`salvage`](crate::salvage) reads it: without files of other streams or databases,
-//! and with zeros where a file is shorter than its segment.
+//! A stream's log as [`salvage`](crate::salvage) reads it. Files of other streams or databases are left out, and a file
+//! that is shorter than its segment is extended with zeros.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -21,10 +21,10 @@ pub struct MendedLog {
 }
 
 impl MendedLog {
-    /// Takes stock of a stream's segments.
+    /// Finds the segments of a stream, and returns its log.
     ///
     /// # Errors
-    /// The disk's; a missing directory is an empty log.
+    /// The disk's. A missing directory is no error: it counts as an empty log.
     pub fn open(disk: &Arc<dyn Disk>, anchor: &History, stream: StreamId) -> Result<Arc<dyn Disk>> {
         let names = match disk.list(LOG_DIR) {
             Ok(names) => names,
@@ -60,7 +60,7 @@ impl MendedLog {
         })))
     }
 
-    /// Makes a log without a segment.
+    /// Returns a log without segments.
     #[must_use]
     pub fn empty(disk: &Arc<dyn Disk>) -> Arc<dyn Disk> {
         Arc::new(ReadOnly(MendedLog {
@@ -96,7 +96,7 @@ impl ReadDir for MendedLog {
     }
 }
 
-/// A segment as long as it must be.
+/// A segment's file, extended to the length that the segment must have.
 pub struct Padded {
     file: Arc<dyn File>,
     len: u64,
@@ -111,7 +111,7 @@ impl ReadFile for Padded {
         let rest = self.len.saturating_sub(offset).min(to_u64(buf.len()));
         let buf = &mut buf[..to_usize(rest)];
         buf.fill(0);
-        // Unreadable bytes count as zeros: no block passes its check there.
+        // Unreadable bytes are read as zeros, so no block that contains them passes its check.
         match self.file.read_at(offset, buf) {
             Ok(_) => {}
             Err(error) if error.is_unreadable() => buf.fill(0),

@@ -1,18 +1,17 @@
-//! Plays streams whose records have an order. Each worker merges all streams by the global serial number
-//! and applies the changes of the partitions assigned to it.
+//! Plays streams whose records must be applied in a global order. Each worker merges all streams by the global serial
+//! number and applies the changes of the partitions assigned to it.
 //!
-//! With one worker this is the paper's PL2P: disks are read in parallel and one thread plays. PL2P with
-//! several workers is what one would build today. One worker applies all changes of a slot, which keeps
-//! their order.
+//! With one worker this is the paper's PL2P: disks are read in parallel and one thread plays. A design of today would
+//! use PL2P with several workers. All changes of a slot are applied by one worker, so they keep their order.
 //!
-//! The workers play one life of the database after another. They undo the unfinished transactions of a life before they
-//! play the next life, whose records may change the same slots again.
+//! The workers play one life of the database after another. Before they play a life, they undo the unfinished
+//! transactions of the life before it, because the records of the new life may change the same slots again.
 //!
-//! Redo begins at the begin mark of the page's image in *every* stream. A stream may be read from further
-//! back because a transaction was open when the checkpoint began. Redoing the records before the mark
-//! would restore bytes that another stream changed before its own mark. This relies on one premise: the
-//! begin marks of all streams are one instant in the order of serial numbers. `Window::begin` must
-//! therefore number no change between two of them.
+//! Redo begins at the begin mark of the page's image in *every* stream. A stream may be read from further back because
+//! a transaction was open when the checkpoint began. Redoing records before the mark would restore old bytes of slots
+//! that records of another stream, before that stream's mark, have changed since. This relies on one premise: the begin
+//! marks of all streams are one instant in the order of serial numbers. `Window::begin` must therefore give no serial
+//! number to a change between two of the marks.
 //!
 //! # Source
 //! *Differential Logging* (000), section 5.1: "merges them by the serialization order".
@@ -37,8 +36,8 @@ use crate::source::{Frames, LogSource};
 use crate::stats::ReplayStats;
 use crate::undo::undo_losers;
 
-/// One change in a unit: its order number and the place of its payload. The last entry is an end-of-unit sentinel
-/// without a payload. Every worker stops at the same unit boundary, so units can be freed in lockstep.
+/// One change in a unit: its order number and the range of its payload. The last entry of a unit marks the unit's end
+/// and has no payload. Every worker stops at the same unit boundary, so units can be freed in lockstep.
 struct Entry {
     number: u64,
     payload: Option<Range<usize>>,
@@ -50,17 +49,17 @@ struct Numbered {
     is_played: bool,
 }
 
-/// Gives the next unit of a part, `None` at its end.
+/// Returns the next unit of a part of the log, `None` at the part's end.
 pub(crate) type Next<'n, S> = dyn FnMut(usize) -> Result<Option<Arc<SharedUnit<S>>>> + 'n;
 
-/// A stream as one worker sees it.
+/// The position of one worker in a stream.
 struct Head<S: LogSource> {
     unit: Option<Arc<SharedUnit<S>>>,
     entries: Vec<Entry>,
     at: usize,
-    /// Checkpoints whose begin frame this stream has passed.
+    /// The checkpoints whose begin marks the worker has passed in this stream.
     begun: Vec<CkptEpoch>,
-    /// A unit of a later life, kept for its round.
+    /// A unit of a later life, kept until that life is played.
     parked: Option<Arc<SharedUnit<S>>>,
     ended: bool,
 }
@@ -123,7 +122,7 @@ pub(crate) fn merge<I: Image, S: LogSource>(
 }
 
 impl<I: Image, S: LogSource> Merger<'_, '_, I, S> {
-    /// Returns the earliest life that any stream still has a unit of.
+    /// Returns the earliest life of which a stream still has an unplayed unit. `None`: no stream has any.
     fn next_life(&self) -> Option<Incarnation> {
         let parked = self.heads.iter().filter_map(|head| head.parked.as_ref());
         parked.map(|unit| unit.life).min()
@@ -161,7 +160,7 @@ impl<I: Image, S: LogSource> Merger<'_, '_, I, S> {
         head.unit.is_none() && head.parked.is_none() && !head.ended
     }
 
-    /// Makes a unit the stream's current one, or parks it for a later round.
+    /// Makes a unit the stream's current unit, or parks it if it belongs to a later life.
     fn receive(
         &mut self,
         stream: usize,
@@ -213,7 +212,7 @@ impl<I: Image, S: LogSource> Merger<'_, '_, I, S> {
         Ok(())
     }
 
-    /// Tests a frame by the gate. Returns the order number of a change.
+    /// Tests a frame by the gate. If the frame is a change, returns its order number and whether this worker plays it.
     #[inline]
     fn frame(
         &mut self,
@@ -261,7 +260,7 @@ impl<I: Image, S: LogSource> Merger<'_, '_, I, S> {
         }))
     }
 
-    /// Plays in order up to the end of any stream's unit.
+    /// Plays the changes of all streams in order, until one stream's unit ends.
     fn play_until_a_unit_ends(&mut self) -> Result<()> {
         let heap = self.pass.heap;
         let units: Vec<_> = self.heads.iter().map(|head| head.unit.clone()).collect();
@@ -303,7 +302,7 @@ impl<I: Image, S: LogSource> Merger<'_, '_, I, S> {
         batch.play(heap)
     }
 
-    /// Undoes the transactions that the life left open, on this worker's partitions.
+    /// Undoes, on this worker's partitions, the changes of transactions that the life left open.
     fn end_of_life(&mut self) -> Result<()> {
         let since = self.pass.means.clock.mono_ns();
         let (worker, workers) = (self.worker, self.workers);
@@ -323,7 +322,7 @@ impl<I: Image, S: LogSource> Merger<'_, '_, I, S> {
     }
 }
 
-/// Returns the number by which streams are merged.
+/// Returns the number by which the streams are merged; `None` for a change without such a number.
 fn order_number(change: &Change<'_>) -> Option<u64> {
     match change {
         Change::Assign(images) => Some(images.gseq),

@@ -1,12 +1,12 @@
-//! Restart methods as rows: a name, the schemes whose log the method reads, and its player.
+//! The table of restart methods. A row has a name, the schemes whose log the method reads, and a player.
 //!
-//! The [`Player`] defines what a method does with a log. The [`Scheme`] defines what a log demands of any
-//! method, above all the order of its records.
+//! The [`Player`] of a method defines how the method plays a log. The [`Scheme`] of a log defines the requirements that
+//! every method must meet, above all the order of the records.
 //!
 //! # Source
 //! *Differential Logging* (000), table 2: DL1P, DL2P, PL2P. PL2P-part is our addition: several workers replay the same
-//! log, each only its own partitions. It is the baseline one would build today. *Rethinking Main Memory OLTP Recovery*
-//! (001): value and command, which play ordered frames after the database's own records. *Implementing Performance
+//! log, each only its own partitions. It is the baseline that a design of today would use. *Rethinking Main Memory OLTP
+//! Recovery* (001): value and command, which play ordered frames after the page records. *Implementing Performance
 //! Competitive Logical Recovery* (002): log0, log1, log2, sql1, sql2, which redo operations on a tree; aries is our
 //! addition.
 
@@ -21,13 +21,13 @@ use crate::player::{Ahead, FrameOwner, Mergers, PagePlayer, Player, Table, TreeP
 pub struct Method {
     /// Its name on the command line.
     pub name: &'static str,
-    /// The schemes whose log it can read. The first has it as its default.
+    /// The schemes whose log the method can read. It may be the default of the first scheme only: see [`METHODS`].
     pub schemes: &'static [Scheme],
-    /// The player of the log.
+    /// The player that plays the log.
     pub player: Player,
 }
 
-/// The schemes of trees; the first has such a method as its default, unless a row before has another.
+/// The schemes of trees, in the two orders that rows use. A row can only be the default of its first scheme.
 const BY_KEY: &[Scheme] = &[Scheme::Logical, Scheme::Physiological];
 const BY_PAGE: &[Scheme] = &[Scheme::Physiological, Scheme::Logical];
 
@@ -45,7 +45,7 @@ const fn of_tree(
     }
 }
 
-/// All methods. A scheme's default is the first row that names it first.
+/// All methods. The default of a scheme is the first row whose list of schemes begins with that scheme.
 pub const METHODS: &[Method] = &[
     Method {
         name: "differential",
@@ -105,10 +105,10 @@ impl Method {
             .expect("every scheme has a method")
     }
 
-    /// Returns the method of a name.
+    /// Returns the method with this name.
     ///
     /// # Errors
-    /// A message that lists the names.
+    /// A message that lists the names of all methods.
     pub fn by_name(name: &str) -> Result<&'static Method, String> {
         METHODS
             .iter()
@@ -122,17 +122,18 @@ impl Method {
             })
     }
 
-    /// Returns the highest level that keeps the order a scheme's records need.
+    /// Returns the highest level at which a scheme's records are still played in the order that they need.
     #[must_use]
     pub fn highest_level(scheme: Scheme) -> Level {
         match scheme.order() {
-            // Ordered frames and frames with numbers are played after image and log at any level.
+            // At any level, ordered and numbered frames are played only after the image is loaded and the page records
+            // are played.
             Order::Free | Order::PerPartition | Order::ByNumber => Level::Four,
             Order::PerSlot => Level::Three,
         }
     }
 
-    /// Fails if this method does not restore a log of `scheme` at `level`.
+    /// Fails if this method cannot restore a log of `scheme` at `level`.
     ///
     /// # Errors
     /// The reason, as text.
@@ -160,16 +161,16 @@ impl Method {
     }
 }
 
-/// The methods that a restart was given, at most one for each owner of records. Every other owner plays by the
-/// default of its scheme.
+/// The methods that a restart was given, at most one for each owner of records. An owner without a given method plays
+/// by the default method of its scheme.
 #[derive(Debug, Clone, Default)]
 pub struct Methods(Vec<Method>);
 
 impl Methods {
-    /// Returns the methods of these names, with commas between them; `auto` names none.
+    /// Returns the methods with these names. `names` separates them by commas; `auto` names no method.
     ///
     /// # Errors
-    /// A message that names a word that is no method, or two methods that play the same records.
+    /// A message about a name that is no method's, or about two methods that play the same records.
     pub fn by_names(names: &str) -> Result<Methods, String> {
         let given = names.split(',').filter(|name| *name != "auto");
         let mut methods = Methods::default();
@@ -193,7 +194,7 @@ impl Methods {
         methods.find(|method| method.player.owner() == owner)
     }
 
-    /// Returns the names of those that were given, with `+` between them.
+    /// Returns the names of the given methods, with `+` between them.
     #[must_use]
     pub(crate) fn names(&self) -> String {
         let names: Vec<&str> = self.0.iter().map(|method| method.name).collect();
@@ -206,7 +207,7 @@ impl Methods {
         let method = self.given(FrameOwner::Pages).unwrap_or(Method::of(scheme));
         match method.player {
             Player::Pages(records) => records,
-            // Beside other owners' records there are groups.
+            // A log with records of other owners has its page records in groups.
             Player::Ordered | Player::Tree(_) => PagePlayer::Group(Direction::Forward),
         }
     }

@@ -1,4 +1,4 @@
-//! Refuses to start from the disks alone while nodes may hold more of the log.
+//! Refuses to start from the disks alone while the memory of nodes may hold more of the log.
 
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::{Epoch, Error, Result};
@@ -9,7 +9,7 @@ use crate::anchor::Anchor;
 use crate::losses::AcceptedLoss;
 use crate::options::{RestartOptions, Tail};
 
-/// Refuses to start from the disks alone while nodes may hold more.
+/// Refuses a start from the disks alone if nodes may hold more of the log.
 pub(crate) fn check_tail(options: &RestartOptions, anchor: &Anchor) -> Result<()> {
     assert!(
         !options.mode.changes_disks() || options.tail != Tail::LookedAt,
@@ -21,8 +21,8 @@ pub(crate) fn check_tail(options: &RestartOptions, anchor: &Anchor) -> Result<()
     }
 }
 
-/// Returns a notice for an operator who looks at the disks alone: nodes may hold the end of the log. `cut` is what the
-/// disks have. `None`: nodes hold nothing.
+/// Returns a notice for an operator who looks at the disks alone, that nodes may hold the end of the log. `cut` is the
+/// cut of the log on the disks. Returns `None` if nodes hold nothing.
 #[must_use]
 pub fn undrained(anchor: &Anchor, cut: Option<&Cut>) -> Option<String> {
     let generation = anchor.mirrored?.generation;
@@ -39,7 +39,7 @@ pub fn undrained(anchor: &Anchor, cut: Option<&Cut>) -> Option<String> {
     ))
 }
 
-/// Refuses to name the end of the log by the disks alone while nodes may hold more.
+/// Refuses to find the end of the log from the disks alone if nodes may hold more of it.
 pub(crate) fn check_alone(anchor: &Anchor) -> Result<()> {
     match anchor.mirrored {
         None => Ok(()),
@@ -53,11 +53,12 @@ pub(crate) fn check_alone(anchor: &Anchor) -> Result<()> {
     }
 }
 
-/// Notes in the record of the next life the part of the last life that was given up.
+/// Notes in the anchor's record of the next life that the end of the last life is given up. Returns the text of the
+/// loss.
 ///
 /// # Errors
-/// [`Error::Usage`] if nothing is given up: by neither the anchor nor a block, nodes may hold more. [`Error::LogFull`]
-/// if the anchor has no room for the note.
+/// [`Error::Usage`] if there is nothing to give up: neither the anchor nor a block says that nodes may hold more.
+/// [`Error::LogFull`] if the anchor has no room for the note.
 pub(crate) fn give_up(
     record: &mut Anchor,
     before: &Anchor,

@@ -1,4 +1,4 @@
-//! The arguments of a restart: disks, clock, memory, and how to play the log.
+//! The arguments of a restart: disks, clock, memory, the methods of playing the log, and others.
 
 use std::sync::Arc;
 
@@ -15,24 +15,24 @@ use crate::ordered_player::OrderedPlayer;
 use crate::report::Progress;
 use crate::tree_means::TreeMeans;
 
-/// The fate of a log's end that was acknowledged when nodes held it, before the log's disks did.
+/// The treatment of the log's end if it was acknowledged when only nodes held it and the log's disks did not yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Tail {
-    /// No node was asked: the log's disks must hold the whole log. A database whose anchor says that nodes may hold
-    /// more is refused.
+    /// The nodes were not read, so the log's disks must hold the whole log. A database whose anchor says that nodes may
+    /// hold more is refused.
     #[default]
     OnDisk,
-    /// No node was asked, and nothing will be changed: the restart looks at what the log's disks have, whatever nodes
-    /// may hold.
+    /// The nodes were not read, and nothing will be changed. The restart reads the log on the disks, even if nodes may
+    /// hold more.
     LookedAt,
-    /// Arbiter and nodes were asked, and what they had is on the log's disks.
+    /// The log was fetched from the arbiter and the nodes, and is on the log's disks.
     Drained,
-    /// The operator gives up what only nodes may hold. The anchor keeps a note of it for ever.
+    /// The operator gives up the part of the log that only nodes may hold. The anchor keeps a note of that for ever.
     GivenUp,
 }
 
 impl Tail {
-    /// Returns whether the log's disks may end before what was acknowledged.
+    /// Returns whether the log's disks may lack acknowledged transactions.
     #[must_use]
     pub fn may_lack(self, anchor: &Anchor) -> bool {
         match self {
@@ -46,16 +46,16 @@ impl Tail {
 /// The purpose of a restart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RestartMode {
-    /// It begins a new life of the database.
+    /// The restart begins a new life of the database.
     Real,
-    /// It changes nothing on the disks: its writes go to memory.
+    /// The restart changes nothing on the disks: its writes go to memory.
     Dry,
-    /// Like a dry one. Pages that no image has are left empty, and their records are skipped.
+    /// As [`Dry`](Self::Dry), but pages that no image has are left empty, and their records are skipped.
     Salvage,
 }
 
 impl RestartMode {
-    /// Returns whether a restart of this mode changes what is on the disks.
+    /// Returns whether a restart of this mode changes files on the disks.
     #[must_use]
     pub fn changes_disks(self) -> bool {
         match self {
@@ -73,29 +73,29 @@ pub struct RestartOptions {
     pub clock: Arc<dyn Clock>,
     /// Level, threads, memory.
     pub schedule: Schedule,
-    /// The methods that were chosen. Without one, each owner's default.
+    /// The methods that were chosen. An owner without a chosen method uses its default.
     pub methods: Methods,
-    /// The means to restart a tree, if the database has one.
+    /// The options for restarting the tree, if the database has one.
     pub tree: TreeMeans,
-    /// Plays the ordered frames, after all else. Without it a restart that needs one fails.
+    /// Plays the ordered frames. `None`: the restart fails if there is an ordered frame to play.
     pub ordered: Option<Arc<dyn OrderedPlayer>>,
-    /// The end of the log in the archive, by its manifest. `None`: no archive is configured.
+    /// The end of the log in the archive, according to the archive's manifest. `None`: no archive is configured.
     pub archived: Option<EpochEnds>,
     /// The purpose.
     pub mode: RestartMode,
-    /// The fate of the end of the log that only nodes may hold.
+    /// The treatment of the log's end that only nodes may hold.
     pub tail: Tail,
-    /// The account that the heap is on.
+    /// The memory account that the heap is charged to.
     pub memory: Arc<MemoryAccount>,
     /// Reads the catalog from a heap whose table 0 is indexed.
     pub catalog: Arc<dyn ReadCatalog>,
-    /// The counters in which it reports its progress.
+    /// The counters in which the restart reports its progress.
     pub progress: Arc<Progress>,
 }
 
 impl RestartOptions {
-    /// Returns the options of a real restart of a database that has records only: no tables, no ordered frames, no
-    /// archive. Its heap has a separate account.
+    /// Returns the options of a real restart of a database that has page records only: no tables, no ordered frames, no
+    /// archive. The heap gets a separate memory account.
     #[must_use]
     pub fn of_records(
         disks: Disks,

@@ -1,26 +1,29 @@
-//! The second pass of a restart: ordered frames, each partition's in the order of its numbers.
+//! The second pass of a restart: plays the ordered frames, those of each partition in the order of their numbers.
 //!
-//! The first pass leaves pages, catalog and indexes in the state of the log's end, except key-addressed tables: those
-//! are in the state of the image. Their changes are in ordered frames (docs/formats/ordered.md). A frame depends on
-//! earlier ones through a row's bytes or a procedure's reads. Each frame names its partitions, with the transaction's
-//! number in each. The pass
-//! 1. reads the log once more, all streams together, epoch by epoch (`log`), skipping units without ordered frames;
-//! 2. compares each frame with the image's numbers, and demands the numbers above them without a gap (`admit`);
-//! 3. plays a frame when it is at the head of the queues of *all* its partitions (`queues`), on as many threads as
-//!    the restart has (`play`).
+//! The first pass leaves pages, catalog and indexes in the state of the log's end, except key-addressed tables, which
+//! are in the state of the image. The changes of these tables are in ordered frames (docs/formats/ordered.md). A frame
+//! depends on earlier ones through a row's bytes or a procedure's reads. Each frame names its partitions, with the
+//! transaction's number in each. The pass
+//! 1. reads the log once more, all streams together and epoch by epoch (`log`), without units that have no ordered
+//!    frames;
+//! 2. compares each frame's numbers with the image's. Frames that the image has are skipped; the numbers of the others
+//!    must follow without a gap (`admit`);
+//! 3. plays a frame once it is at the head of the queues of *all* its partitions (`queues`), on as many threads as the
+//!    restart has (`play`).
 //!
 //! Within a partition a later number never has an earlier epoch, because both are taken under the partition's latch. So
-//! no frame waits for a frame of an epoch that was not read. The bytes that are read ahead are bounded.
+//! no frame has to wait for a frame of a later epoch. The bytes that are read ahead are bounded.
 //!
-//! The effect of a frame is its player's business: [`OrderedPlayer`], from a layer that knows tables and procedures.
+//! The pass does not know the effect of a frame. It passes the frame to an [`OrderedPlayer`], which a layer that knows
+//! tables and procedures implements.
 //!
 //! # Source
-//! *Rethinking Main Memory OLTP Recovery* (001), section 4.3: commands are executed again by partition, those of
-//! several partitions when each of them has come to the same command.
+//! *Rethinking Main Memory OLTP Recovery* (001), section 4.3: commands are executed again partition by partition. A
+//! command of several partitions is executed when all of them have come to it.
 //!
 //! # Deviations
-//! The paper replays by one log of the whole order, or a log for each site. Here a log has any number of streams, whose
-//! common order is the partitions' numbers. The numbers also show lost and doubled frames.
+//! The paper replays one log in one total order, or a log for each site. Here a log has any number of streams, and the
+//! partitions' numbers define the order across streams. The numbers also show lost and doubled frames.
 
 mod admit;
 mod log;
@@ -72,19 +75,20 @@ pub(crate) struct Second<'a> {
     pub declared: Claims,
     /// The image's checkpoint epoch.
     pub k: CkptEpoch,
-    /// The image's numbers, by partition.
+    /// The number of each partition that the image reflects.
     pub pseq: Vec<u64>,
     pub heap: &'a Arc<Heap>,
     pub catalog: &'a Catalog,
-    /// The last epoch that the state has.
+    /// The last epoch that the recovered state includes.
     pub target: Epoch,
 }
 
 /// Plays the ordered frames of a log.
 ///
 /// # Errors
-/// Those of the log and the player. [`Error::Corrupt`] for frames of a family that is not declared, and for numbers
-/// that are missing, doubled or in the image only in part. [`Error::Usage`] if there is a frame to play and no player.
+/// Those of the log and the player. [`Error::Corrupt`] for frames of a family that is not declared, and for frames
+/// whose numbers are missing, doubled, or reflected by the image only in part. [`Error::Usage`] if there is a frame to
+/// play and no player.
 pub(crate) fn second_pass(second: &Second<'_>, log: &mut Decided) -> Result<OrderedReport> {
     #[cfg(feature = "flaws")]
     let revived = log.revive_void_tail();
@@ -146,8 +150,7 @@ fn play(second: &Second<'_>, log: &Decided) -> Result<OrderedReport> {
     })
 }
 
-/// Sets each partition's number to the highest that image and log have. New transactions continue
-/// above it.
+/// Sets each partition's number to `numbers`, the highest that image and log have. New transactions get higher numbers.
 pub(crate) fn set_numbers(heap: &Heap, numbers: &[u64]) {
     let partitions = (0..heap.geometry().partitions).map(PartitionId);
     assert_eq!(

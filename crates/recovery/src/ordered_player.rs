@@ -1,4 +1,4 @@
-//! The interface of a player of ordered frames, which a layer above implements: it knows tables and procedures.
+//! The interface of a player of ordered frames. A layer above, which knows tables and procedures, implements it.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::tables::Catalog;
 pub struct OrderedFrame<'a> {
     /// Its family, which decides how its payload is read.
     pub family: Family,
-    /// Its payload, the head of which is read.
+    /// Its payload, whose head is decoded.
     pub payload: OrderedPayload<'a>,
 }
 
@@ -32,7 +32,7 @@ impl<'a> OrderedFrame<'a> {
     /// Returns the body of a command.
     ///
     /// # Errors
-    /// The first byte that is out of place.
+    /// The position of the first byte that does not parse.
     pub fn command(&self) -> Result<CommandFrame<'a>, Malformed> {
         debug_assert_eq!(self.family, Family::Commands, "the body of a command");
         self.payload.command()
@@ -46,33 +46,34 @@ impl<'a> OrderedFrame<'a> {
     }
 }
 
-/// A player of ordered frames: a layer above that knows tables and procedures.
+/// A player of ordered frames, implemented by a layer that knows tables and procedures.
 ///
-/// Frames whose partitions are disjoint are played side by side, on any thread. The player takes the latches of a
+/// Frames without a common partition may be played in parallel, on any thread. The player takes the latches of a
 /// frame's partitions itself. When a frame is played, all frames with smaller numbers in any of its partitions have
-/// been, and none with a greater one. The first error ends the restart.
+/// been played, and no frame with a greater number. The first error ends the restart.
 pub trait OrderedPlayer: Debug + Send + Sync {
-    /// Begins the pass: pages, catalog and indexes are complete. A restart calls it once, even if it had to plan its
-    /// image again. `image` is the checkpoint epoch of the image, 0 without an image.
+    /// Begins the pass, when pages, catalog and indexes are complete. A restart calls this once, even if it had to load
+    /// its image again. `image` is the checkpoint epoch of the image, 0 without an image.
     ///
     /// # Errors
-    /// The player cannot serve the catalog.
+    /// The player cannot work with this catalog.
     fn begin(&self, heap: &Arc<Heap>, catalog: &Catalog, image: CkptEpoch) -> Result<()>;
 
-    /// Plays a frame, and makes the frame's numbers those of its partitions.
+    /// Plays a frame, and sets the numbers of its partitions to the frame's.
     ///
     /// # Errors
-    /// The frame cannot be read ([`malformed`](crate::ordered::malformed) is the error for that), or its work cannot be
+    /// The frame cannot be read (then [`malformed`](crate::ordered::malformed) makes the error), or its work cannot be
     /// repeated.
     fn play(&self, frame: &OrderedFrame<'_>, origin: &Origin) -> Result<()>;
 
     /// Ends the pass: all frames have been played.
     ///
     /// # Errors
-    /// No log can leave this state.
+    /// The pass has ended in a state that no valid log leaves.
     fn finish(&self) -> Result<()>;
 
-    /// Returns the frames with other results than before the crash, if the player took the new results.
+    /// Returns the frames whose replay had another result than before the crash, if the player accepted the new
+    /// results.
     fn divergences(&self) -> Divergences {
         Divergences::default()
     }

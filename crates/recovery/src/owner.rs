@@ -1,18 +1,20 @@
-//! The owners of log records: everything that a restart plays, in one written order.
+//! The owners of log records. Everything that a restart plays has an owner, and [`OWNERS`] lists the owners in the
+//! order of a restart.
 //!
-//! | owner | frames | order it needs | its redo leaves |
+//! | owner | frames | order in which it plays them | result of its redo |
 //! |---|---|---|---|
-//! | [`pages`] | groups and records of page changes | none, or by number | pages, catalog and indexes in memory |
-//! | [`ordered`] | effects and commands | each partition's numbers | rows of key-addressed tables |
-//! | [`tree`] | operations, changes of structure, notes | one number over all streams | pages of trees on disk, and the losers |
+//! | [`pages`] | groups and records of page changes | any, or by number | pages, catalog and indexes in memory |
+//! | [`ordered`] | effects and commands | by number within each partition | rows of key-addressed tables |
+//! | [`tree`] | operations, changes of structure, notes | by number over all streams | pages of trees on disk, and a list of losers |
 //!
-//! A restart decides the log's end. Each owner plays its frames, in the order of [`OWNERS`]. The log becomes durable
-//! before the first owner that writes pages in place. Then the anchor names the new life, and the log opens. Only now
-//! are losers undone: a compensation in a life without a name would be made twice.
+//! A restart decides where the log ends. Then each owner plays its frames, in the order of [`OWNERS`]. The log is made
+//! durable before the first owner that writes pages in place. Then the anchor names the new life, and the log opens.
+//! Losers are undone only after that. Otherwise a crash before the anchor names the life would make the next restart
+//! log the same compensations again.
 //!
 //! # To add an owner
 //! Give its frames a kind in `perdura_wal::FrameKind`. Implement [`Owner`] in a file of this folder, and add it to
-//! [`OWNERS`] at its place in the order. Nothing else asks which owners there are.
+//! [`OWNERS`] at its place in the order. No other code depends on the set of owners.
 
 mod ordered;
 mod pages;
@@ -46,7 +48,7 @@ pub(crate) trait Owner: Sync {
     /// Returns its name in reports.
     fn name(&self) -> &'static str;
 
-    /// Returns the frames that it plays behind the first pass, in a database with this anchor.
+    /// Returns the kinds of frames that it plays after the first pass, in a database with this anchor.
     fn claims(&self, _: &Anchor) -> Claims {
         Claims::default()
     }
@@ -57,18 +59,18 @@ pub(crate) trait Owner: Sync {
         false
     }
 
-    /// Returns the method by which it plays in a database with this anchor. `None`: the database has none of its
-    /// frames.
+    /// Returns the method by which the owner plays its frames in a database with this anchor. `None`: the database has
+    /// no frames of the owner.
     fn method<'a>(&self, methods: &'a Methods, anchor: &Anchor) -> Option<&'a Method>;
 
-    /// Fails if a method that was given for its frames may not play those of a database with this anchor, at this
-    /// level.
+    /// Fails if the method that was given for the owner's frames cannot play the frames of a database with this anchor
+    /// at this level.
     ///
     /// # Errors
     /// The reason.
     fn fits(&self, methods: &Methods, anchor: &Anchor, level: Level) -> Result<(), String>;
 
-    /// Fails if the restart may not play its frames, before anything is loaded.
+    /// Fails if the restart may not play the owner's frames. Called before anything is loaded.
     ///
     /// # Errors
     /// [`Error::Usage`].
@@ -76,7 +78,7 @@ pub(crate) trait Owner: Sync {
         Ok(())
     }
 
-    /// Plays its frames, as far as the database has any.
+    /// Plays its frames, if the database has any.
     ///
     /// # Errors
     /// Those of the log, its pages and its player.
@@ -85,11 +87,12 @@ pub(crate) trait Owner: Sync {
     /// Counts the records of a frame. Returns whether its payload parses; `None` for another owner's frame.
     fn parses(&self, frame: Frame<'_>, counts: &mut FrameCounts) -> Option<bool>;
 
-    /// Returns a frame in words; `None` for another owner's frame.
+    /// Returns a frame as text; `None` for another owner's frame.
     fn dump(&self, frame: Frame<'_>) -> Option<FrameDump>;
 
-    /// Undoes the transactions that the last life left open in its pages, in the life that the anchor now names.
-    /// Returns the number of changes that it undid. Owners whose redo leaves nothing open do nothing.
+    /// Undoes the transactions that the last life left open in the owner's pages. The new life, which the anchor now
+    /// names, logs the undo. Returns the number of changes that were undone. An owner whose redo leaves nothing open
+    /// does nothing.
     ///
     /// # Errors
     /// The log's and its pages'.
@@ -97,8 +100,8 @@ pub(crate) trait Owner: Sync {
         Ok(0)
     }
 
-    /// Does the work of [`settle`](Self::settle) after a restart that changes nothing: in memory, and without a log,
-    /// whose last number is given.
+    /// As [`settle`](Self::settle), after a restart that changes nothing on the disks: in memory and without logging.
+    /// The [`Gsn`] is the last number in the log.
     ///
     /// # Errors
     /// Its pages'.
@@ -107,15 +110,15 @@ pub(crate) trait Owner: Sync {
     }
 }
 
-/// The transactions that the last life left open, in the life that undoes them.
+/// The transactions that the last life left open, with the trees that the new life undoes them in.
 pub(crate) struct Open<'a> {
     /// The trees, with the log of this life.
     pub trees: &'a [Arc<LiveTree>],
-    /// The transactions over rows of a tree.
+    /// The open transactions on rows of a tree.
     pub losers: Vec<Loser>,
 }
 
-/// The frames of a stream, counted.
+/// The numbers of groups, records and ordered frames in a stream.
 #[derive(Default)]
 pub(crate) struct FrameCounts {
     pub groups: u64,
@@ -123,19 +126,19 @@ pub(crate) struct FrameCounts {
     pub ordered: u64,
 }
 
-/// A restart on its way from one owner to the next.
+/// The state of a restart, which is passed from owner to owner.
 pub(crate) struct RestartRun<'a> {
     pub options: &'a RestartOptions,
     pub anchor: &'a Anchor,
-    /// Pages in memory and the log's end, from the first owner on.
+    /// The pages in memory and the log's end. Set by the first owner.
     pub loaded: Option<Loaded>,
-    /// The tree, behind its owner.
+    /// The tree. Set by the tree's owner.
     pub tree: Option<RestartedTree>,
     pub report: RestartReport,
 }
 
 impl<'a> RestartRun<'a> {
-    /// Makes a restart that no owner has seen.
+    /// Makes the state of a restart before the first owner.
     pub fn new(
         options: &'a RestartOptions,
         anchor: &'a Anchor,
@@ -150,7 +153,7 @@ impl<'a> RestartRun<'a> {
         }
     }
 
-    /// Asks every owner whether it can play.
+    /// Checks with every owner that its frames can be played.
     ///
     /// # Errors
     /// The first refusal.
@@ -161,7 +164,8 @@ impl<'a> RestartRun<'a> {
         OWNERS.iter().try_for_each(|owner| owner.check(self))
     }
 
-    /// Makes an owner play its frames. Reports its reads of the log, if the database has frames of it.
+    /// Makes an owner play its frames. If the database has frames of the owner, also reports how much log the owner
+    /// read.
     ///
     /// # Errors
     /// The owner's.
@@ -188,7 +192,7 @@ impl<'a> RestartRun<'a> {
         Ok(())
     }
 
-    /// Returns the reads of the log so far, since the decision about its end.
+    /// Returns the reads of the log since the decision about its end.
     fn log_reads(&self) -> UnitReads {
         let scans = self.loaded.iter().flat_map(|loaded| &loaded.log.scans);
         scans.fold(UnitReads::default(), |all, scan| {
@@ -200,16 +204,16 @@ impl<'a> RestartRun<'a> {
         })
     }
 
-    /// Returns what the first owner has loaded.
+    /// Returns the pages and the log that the first owner has loaded.
     ///
     /// # Panics
-    /// If it has not.
+    /// If the first owner has not run.
     pub fn loaded(&self) -> &Loaded {
         self.loaded.as_ref().expect("pages are the first owner's")
     }
 }
 
-/// Fails if a method was given that may not restart a database with this anchor, at this level.
+/// Fails if a given method cannot restart a database with this anchor at this level.
 ///
 /// # Errors
 /// The reason.
@@ -218,14 +222,15 @@ pub fn check_methods(methods: &Methods, anchor: &Anchor, level: Level) -> Result
     owners.try_for_each(|owner| owner.fits(methods, anchor, level))
 }
 
-/// Returns whether a restart of a database with this anchor writes pages on its disks, beside log and anchor.
+/// Returns whether a restart of a database with this anchor writes pages to its disks, in addition to log and anchor.
 #[must_use]
 pub fn writes_in_place(anchor: &Anchor) -> bool {
     OWNERS.iter().any(|owner| owner.writes_in_place(anchor))
 }
 
-/// Returns the names of the methods by which a database with this anchor is restarted: those that were given. Without
-/// given methods, the names are those of the owners behind the first, or of the first owner.
+/// Returns the names of the methods by which a database with this anchor is restarted. These are the given methods, if
+/// there are any. Otherwise they are the methods of the owners after the first, or of the first owner if no other owner
+/// has frames.
 pub(crate) fn method_names(methods: &Methods, anchor: &Anchor) -> String {
     let given = methods.names();
     if !given.is_empty() {
@@ -240,7 +245,8 @@ pub(crate) fn method_names(methods: &Methods, anchor: &Anchor) -> String {
     }
 }
 
-/// Returns a frame in words, by its owner. Frames of no owner describe the log or a checkpoint.
+/// Returns a frame as text. Its owner writes the text, except for frames without an owner: these describe the log or a
+/// checkpoint.
 #[must_use]
 pub fn dump(frame: Frame<'_>) -> DumpedFrame {
     let by_owner = OWNERS.iter().find_map(|owner| owner.dump(frame));
@@ -256,7 +262,7 @@ pub fn dump(frame: Frame<'_>) -> DumpedFrame {
     }
 }
 
-/// Returns the frames that the owners of a database claim behind the first pass.
+/// Returns the kinds of frames that the owners claim for passes after the first, in a database with this anchor.
 pub(crate) fn claims(anchor: &Anchor) -> Claims {
     let claims = OWNERS.iter().map(|owner| owner.claims(anchor));
     claims.fold(Claims::default(), Claims::and)

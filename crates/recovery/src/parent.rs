@@ -1,8 +1,8 @@
 //! The database that this one was restored from: the section `PRNT` of the anchor (docs/formats/anchor.md).
 //!
-//! A restored database never continues its parent's history: it has its own identity and epochs. It keeps the parent's
-//! name and the last epoch that it has of the parent. So an operator who looks for an older moment knows whose archive
-//! to ask. Its own archive names both in each manifest.
+//! A restored database never continues its parent's history: it has its own identity and epochs. The section keeps the
+//! parent's identity and the last epoch of the parent that was restored. So an operator who needs an earlier moment
+//! knows whose archive to use. Each manifest of the restored database's own archive also names both.
 
 use perdura_base::cursor::{Reader, Writer};
 use perdura_base::{Epoch, Uuid};
@@ -21,7 +21,7 @@ pub(crate) fn encode(parent: &Parent) -> Vec<u8> {
     out
 }
 
-/// Decodes [`encode`].
+/// Decodes a payload of [`encode`]. `None`: [`encode`] does not write such a payload.
 #[must_use]
 pub(crate) fn decode(payload: &[u8]) -> Option<Parent> {
     let mut r = Reader::new(payload);

@@ -1,4 +1,4 @@
-//! One pass over a log: the state that its players share, on any thread.
+//! One pass over a log: the state that its players share, whatever threads they run on.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -20,7 +20,7 @@ pub(crate) struct Pass<'a, I, S> {
     pub log: &'a S,
     pub means: &'a Means<'a>,
     pub routes: Routes,
-    /// The players of each part of the log.
+    /// The player of each part of the log.
     pub streams: Vec<StreamPlayer>,
     stats: Mutex<ReplayStats>,
     undo_ns: AtomicU64,
@@ -47,18 +47,18 @@ impl<'a, I, S: LogSource> Pass<'a, I, S> {
         }
     }
 
-    /// Adds the figures of a unit or a worker.
+    /// Adds the counts of a unit or a worker.
     pub fn add_stats(&self, stats: ReplayStats) {
         self.stats.lock().merge(stats);
     }
 
-    /// Counts the time since `since_ns` as undoing. Workers undo side by side, so the longest counts.
+    /// Counts the time since `since_ns` as time of undoing. Workers undo in parallel, so only the longest time counts.
     pub fn add_undo(&self, since_ns: u64) {
         let spent = self.means.clock.mono_ns().saturating_sub(since_ns);
         self.undo_ns.fetch_max(spent, Ordering::Relaxed);
     }
 
-    /// Returns the figures, and the seconds of undoing, after all is played.
+    /// Returns the counts and the seconds spent undoing. Called when everything is played.
     pub fn into_figures(self) -> (ReplayStats, f64) {
         let stats = self.stats.into_inner();
         let skipped: u64 = stats.skipped.values().sum();
@@ -73,9 +73,9 @@ impl<'a, I, S: LogSource> Pass<'a, I, S> {
     }
 }
 
-/// A unit of log that several players share: the first player to need it opens it.
+/// A unit of log that several players share. The first player that needs it opens it.
 pub(crate) struct SharedUnit<S: LogSource> {
-    /// Its number among its part's, oldest first.
+    /// Its number within its part of the log, oldest first.
     pub number: usize,
     /// The life of the database that wrote it.
     pub life: Incarnation,

@@ -1,4 +1,4 @@
-//! The places of an image's pages in its files; see [`crate::image`].
+//! The positions of an image's pages in its files; see [`crate::image`].
 
 use perdura_base::limits::PAGE_BYTES;
 use perdura_base::num::to_u64;
@@ -7,7 +7,7 @@ use perdura_heap::Geometry;
 
 use crate::anchor::Anchor;
 
-/// Bytes before the first page.
+/// Bytes of a pages file before the first page.
 pub const PAGES_HEADER_BYTES: u64 = 4096;
 
 /// A page's place in the pages file of its disk, counted in pages from 0.
@@ -22,8 +22,7 @@ impl Place {
     }
 }
 
-/// Returns the image disk, of `disks`, that holds the pages of a partition. Only this code decides
-/// that.
+/// Returns which of `disks` image disks holds the pages of a partition. No other code decides this.
 ///
 /// # Panics
 /// If there are no disks: a database has at least one.
@@ -33,23 +32,24 @@ pub fn disk_of(partition: PartitionId, disks: usize) -> usize {
     usize::from(partition.0) % disks
 }
 
-/// The places of a database's pages: arithmetic, fixed when it is made.
+/// Computes the places of a database's pages. They never change, because they depend only on the geometry and the
+/// number of image disks.
 #[derive(Debug, Clone, Copy)]
 pub struct Places {
     geometry: Geometry,
     disks: u32,
 }
 
-/// Pages of a partition that lie side by side.
+/// Pages of a partition that lie side by side in a file.
 struct Extent {
-    /// The first one's local index.
+    /// The local index of the first page.
     start: u32,
     pages: u32,
 }
 
 impl Extent {
-    /// Returns the extent of a local index: of 1, 1, 2, 4, ... pages up to the first chunk's end,
-    /// then of a chunk each.
+    /// Returns the extent that contains a local index. Up to the end of the first chunk, the extents have 1, 1, 2, 4,
+    /// ... pages; after that, each extent is a chunk.
     fn of(local: u32, chunk_pages: u32) -> Extent {
         if local >= chunk_pages {
             let start = local - local % chunk_pages;
@@ -101,7 +101,8 @@ impl Places {
             extent.pages,
             extent.start
         );
-        // Partitions on the same disk, and how many of them come before this one.
+        // `here` is the number of partitions on the same disk, and `before` the number of those that come before this
+        // partition.
         let others = u32::from(self.geometry.partitions) - partition % self.disks;
         let here = u64::from(others.div_ceil(self.disks));
         let before = u64::from(partition / self.disks);
@@ -177,7 +178,7 @@ mod tests {
         for shape in shapes() {
             let here = u64::from(u32::from(shape.geometry.partitions).div_ceil(shape.disks));
             for pages in 1..3 * u32::from(shape.geometry.chunk_pages) {
-                // The last partition of the first disk: nothing lies behind its extents.
+                // Finds the end of the first disk's file.
                 let mut longest = 0;
                 for partition in (0..shape.geometry.partitions)
                     .filter(|partition| u32::from(*partition) % shape.disks == 0)

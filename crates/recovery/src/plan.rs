@@ -1,11 +1,11 @@
-//! The plan of a load: which image, and which pages from the other one.
+//! The plan of a load: which image is loaded, and which pages come from the other image.
 //!
-//! The restart loads the newest image that can be read and accepts a page only if the directory vouches for it. It
-//! takes a damaged page from the older image, whose epoch is then the page's base. The same rule applies with a smaller
-//! k, and the log is read from further back. This is why a database keeps both images, and the log back to the older
-//! one. Damaged pages are found while pages are loaded, when records may already have been played. The restart then
-//! plans again with the damaged pages known and starts over. It has changed nothing durable at that point. The module
-//! `choice` holds the decision as a table.
+//! The restart loads the newest image that can be read, and accepts a page only if it matches the directory. It takes a
+//! damaged page from the older image, whose epoch is then the page's base. The rule for records is the same for such a
+//! page, with a smaller k, and the log is read from further back. This is why a database keeps both images, and the log
+//! back to the begin of the older image. Damaged pages are found while pages are loaded, when records may already have
+//! been played. The restart then makes a new plan, which takes the damaged pages into account, and starts over. At that
+//! point nothing durable has been changed. The module `choice` holds the decision as a table.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -29,10 +29,10 @@ use crate::rule::ImageKind;
 
 mod choice;
 
-/// Pages read at once.
+/// The most pages of one read.
 const RUN_PAGES: usize = 64;
 
-/// Pages that lie side by side in one image, of one partition.
+/// Pages of one partition that lie side by side in one image.
 pub(crate) struct Run {
     pub slot: ImageSlot,
     pub partition: PartitionId,
@@ -40,33 +40,33 @@ pub(crate) struct Run {
     pub entries: Vec<(u32, DirEntry)>,
 }
 
-/// The pages, and the log behind them, that memory is loaded from.
+/// A plan: the pages that are loaded into memory, and the positions from which the log is read.
 pub struct ImagePlan {
     /// The newest usable image. `None`: there is no image yet.
     pub slot: Option<ImageSlot>,
-    /// Its checkpoint epoch.
+    /// The checkpoint epoch of that image.
     pub k: CkptEpoch,
-    /// Its directory, without the pages that are damaged in it.
+    /// The directory of that image, without its damaged pages.
     pub directory: Directory,
     /// The sequence number of each partition that the image reflects; zeros without a consistent image.
     pseq: Vec<u64>,
-    /// Hash index entries by partition.
+    /// The sidecar of each partition: entries of its hash index.
     pub sidecars: Vec<Vec<u8>>,
     /// The position from which each stream must be read.
     pub begin: Vec<Pos>,
     /// Pages that come from the older image.
     pub rebuilt: BTreeSet<PageId>,
-    /// Pages that are in no image, left empty; their records do not count.
+    /// Pages that no image has. They are left empty, and their records are skipped.
     pub lost: BTreeSet<PageId>,
-    /// Slots that were complete and cannot be relied on any more, wholly or in part. They must not
-    /// be named again before they are rewritten, and they are rewritten first: the image that
-    /// replaced them is the only one left.
+    /// Slots with a complete image that is damaged, wholly or in part. The anchor must not name such an image again
+    /// before it is rewritten. A damaged slot is also the next to be rewritten, because the other slot has the only
+    /// good image.
     pub damaged: Vec<ImageSlot>,
     /// Notes for an operator.
     pub notes: Vec<String>,
-    /// Pages listed.
+    /// The number of pages to load.
     pub pages: u64,
-    /// Bytes of pages and directories.
+    /// The bytes of pages and directories to load.
     pub bytes: u64,
     pub(crate) newest: Base,
     pub(crate) older: Base,
@@ -76,7 +76,7 @@ pub struct ImagePlan {
     pub(crate) runs: Vec<Vec<Run>>,
     /// Pages that turned out to be damaged while they were loaded.
     pub(crate) bad: Mutex<BTreeSet<BadPage>>,
-    /// Buffers of runs that were played.
+    /// Buffers of runs that were played, to be used again.
     pub(crate) buffers: Mutex<Vec<AlignedBuf>>,
 }
 
@@ -86,14 +86,14 @@ struct Candidate {
     listed: LoadedDirectory,
 }
 
-/// A page of one image that is not what the image's directory lists. The other image may well have it.
+/// A page of one image that does not match the image's directory. The other image may have the page intact.
 pub type BadPage = (ImageSlot, PageId);
 
-/// Decides what to load into a heap of this shape. `bad` are the pages that earlier attempts found
-/// damaged; `lost` are those that the restart does without.
+/// Decides which pages to load into a heap of this shape. `bad` are the pages that earlier attempts found damaged;
+/// `lost` are the pages that are to be left empty.
 ///
 /// # Errors
-/// [`Error::Corrupt`] if no complete image can be read, or a page in `bad` is in no other image.
+/// [`Error::Corrupt`] if no complete image can be read, or if the other image cannot replace a page in `bad`.
 pub fn plan_image(
     geometry: &Geometry,
     data: &dyn Disk,
@@ -146,8 +146,8 @@ pub fn plan_image(
     }
 }
 
-/// Returns the slots of the complete images, by [`Rank::index`]. Without records nothing brings an older image up to
-/// the newer one, so then there is no older image.
+/// Returns the slots of the complete images, by [`Rank::index`]. If the scheme has no page records, the older image is
+/// left out, because no records bring its pages to the state of the newer image.
 fn by_age(anchor: &Anchor) -> [Option<ImageSlot>; 2] {
     let mut slots = ImageSlot::ALL.map(|slot| anchor.image(slot).is_complete().then_some(slot));
     slots.sort_by_key(|slot| std::cmp::Reverse(slot.map(|slot| anchor.image(slot).k)));
@@ -157,7 +157,7 @@ fn by_age(anchor: &Anchor) -> [Option<ImageSlot>; 2] {
     slots
 }
 
-/// The complete images, as far as they have been opened. The arrays are indexed by [`Rank::index`].
+/// The complete images, and the results of opening those that were opened. The arrays are indexed by [`Rank::index`].
 struct Candidates<'a> {
     geometry: &'a Geometry,
     data: &'a dyn Disk,
@@ -179,7 +179,7 @@ impl Candidates<'_> {
         }
     }
 
-    /// Returns whether pages of the newer image cannot be taken from the older one.
+    /// Returns whether pages of the newer image cannot be replaced by pages of the older image.
     fn is_whole(&self) -> bool {
         let newer = self.slots[Rank::Newer.index()];
         newer.is_some_and(|slot| self.anchor.image(slot).consistent)
@@ -208,7 +208,7 @@ impl Candidates<'_> {
         }
     }
 
-    /// Returns the error that opening an image returned.
+    /// Takes the error with which opening an image failed.
     fn error(&mut self, rank: Rank) -> Error {
         match self.opened[rank.index()].take() {
             Some(Err(error)) => error,
@@ -216,8 +216,7 @@ impl Candidates<'_> {
         }
     }
 
-    /// Returns the plan that loads this image, with a note on the newer image if that was passed
-    /// over.
+    /// Returns the plan that loads this image. If the newer image was passed over, the plan has a note on it.
     fn plan(&mut self, rank: Rank, lost: &BTreeSet<PageId>) -> ImagePlan {
         let mut plan = ImagePlan::empty(self.anchor, self.images.len());
         let newer = (self.slots[0], &self.opened[0]);
@@ -356,7 +355,7 @@ impl ImagePlan {
         );
     }
 
-    /// Leaves pages empty, whatever the image and the log have of them.
+    /// Leaves pages empty, even if the image or the log has data of them.
     fn do_without(&mut self, geometry: &Geometry, lost: &BTreeSet<PageId>) {
         for page in lost {
             let partition = geometry.partition_of_page(*page);
@@ -376,7 +375,7 @@ impl ImagePlan {
         runs.map(|run| to_u64(run.entries.len())).sum()
     }
 
-    /// Takes pages out of the runs.
+    /// Removes pages from the runs.
     fn leave_out(&mut self, geometry: &Geometry, pages: &BTreeSet<PageId>) {
         for run in self.runs.iter_mut().flatten() {
             let partition = run.partition;
@@ -388,7 +387,7 @@ impl ImagePlan {
         }
     }
 
-    /// Takes damaged pages from the older image.
+    /// Changes the plan to load damaged pages from the older image.
     fn replace(
         &mut self,
         geometry: &Geometry,
@@ -406,7 +405,8 @@ impl ImagePlan {
             let local = geometry.local_index(*page);
             let disk = disk_of(partition, self.runs.len());
             self.directory.set(partition, local, DirEntry::default());
-            // A page that the older image does not list is zeros there, as in memory.
+            // If the older image does not list a page, the page has zeros in that image. It has zeros in memory too, so
+            // nothing is loaded.
             let entry = stand_in.listed.directory.get(partition, local);
             if entry.is_present() {
                 self.runs[disk].push(Run {
@@ -442,14 +442,14 @@ impl ImagePlan {
         );
     }
 
-    /// Returns the sequence number of each partition that the image reflects: 0 without an image, or if it is of a
-    /// fuzzy sweep.
+    /// Returns the sequence number of each partition that the image reflects: 0 if there is no image, or if it comes
+    /// from a fuzzy sweep.
     #[must_use]
     pub fn pseq(&self) -> &[u64] {
         &self.pseq
     }
 
-    /// Takes the pages that turned out to be damaged while they were loaded.
+    /// Returns the pages that turned out to be damaged while they were loaded, and forgets them.
     #[must_use]
     pub fn take_bad(&self) -> BTreeSet<BadPage> {
         std::mem::take(&mut *self.bad.lock())
@@ -471,7 +471,7 @@ impl ImagePlan {
         )
     }
 
-    /// Returns the slot from whose pages on disk all of memory was loaded.
+    /// Returns the slot of the image if all of memory was loaded from it. `None`: there is no image, or it is damaged.
     #[must_use]
     pub fn trusted_slot(&self) -> Option<ImageSlot> {
         self.slot.filter(|slot| !self.damaged.contains(slot))

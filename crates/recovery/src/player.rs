@@ -1,17 +1,17 @@
-//! The players: what a restart does with the frames of a log.
+//! The players: the parts of a restart that process the frames of a log.
 //!
-//! The player of page records plays in the first pass. It has three verbs. `frame` takes a frame of a stream and
-//! tests its records against the gate. `end_of_life` forgets the facts of one life of the database. `finish` does the
-//! rest when the log has been played.
+//! The player of page records plays in the first pass. It has three operations. `frame` takes a frame of a stream and
+//! tests its records against the gate. `end_of_life` ends one life of the database. `finish` does the remaining work
+//! once the log has been played.
 //!
 //! | records | `frame` | `end_of_life` | `finish` |
 //! |---|---|---|---|
 //! | group | XORs page records by their epochs | | |
 //! | fate | XORs changes by their transaction's fate | forgets the fates | |
-//! | two-pass | XORs what the image does not have | notes the losers | undoes the losers |
-//! | merge | assigns what follows the image's begin mark, by order number | undoes the losers | |
+//! | two-pass | XORs changes that the image does not have | notes the losers | undoes the losers |
+//! | merge | assigns changes after the image's begin mark, by order number | undoes the losers | |
 //!
-//! Frames of other owners follow: see `owner`.
+//! Frames of other owners are played after that: see `owner`.
 
 use perdura_wal::{Direction, FrameKind};
 
@@ -24,14 +24,14 @@ pub use tree::{Ahead, Table, TreePlay};
 pub enum Player {
     /// Plays page records.
     Pages(PagePlayer),
-    /// Plays ordered frames, behind the page records of the database's scheme.
+    /// Plays ordered frames, after the page records.
     Ordered,
-    /// Plays operations on a tree with this table of dirty pages, behind all others.
+    /// Plays operations on a tree in this way, after all other players.
     Tree(TreePlay),
 }
 
 impl Player {
-    /// Returns whose frames it plays.
+    /// Returns the owner whose frames the player plays.
     #[must_use]
     pub(crate) fn owner(self) -> FrameOwner {
         match self {
@@ -53,16 +53,15 @@ pub(crate) enum FrameOwner {
 /// The player of page records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PagePlayer {
-    /// Groups of committed transactions. Their records have no order, so the row gives the direction in which the log
-    /// is read.
+    /// Groups of committed transactions. Their records may be played in any order; the direction in which the log is
+    /// read is a parameter.
     Group(Direction),
-    /// Records of interleaved transactions, newest first: a transaction's end comes before its
-    /// changes, and one pass decides.
+    /// Records of interleaved transactions, newest first. A transaction's end is read before its changes, so one pass
+    /// is enough.
     Fate,
-    /// Records of interleaved transactions, oldest first, and a second pass for those that never
-    /// ended.
+    /// Records of interleaved transactions, oldest first. A second pass undoes the transactions that never ended.
     TwoPass,
-    /// Records with an order number: all streams merged, life by life.
+    /// Records with an order number. All streams are merged, life by life.
     Merge(Mergers),
 }
 
@@ -95,8 +94,8 @@ impl PagePlayer {
         }
     }
 
-    /// Returns the number of workers that merge all streams, with `threads` threads; 0 if each stream is played by
-    /// itself.
+    /// Returns how many workers merge all streams if there are `threads` threads; 0 if each stream is played
+    /// separately.
     #[must_use]
     pub fn mergers(self, threads: usize) -> usize {
         match self {

@@ -1,8 +1,8 @@
 //! (image, log) → pages.
 //!
-//! [`recover`] uses neither the anchor nor files. It loads an [`Image`] and plays the page records of a
-//! [`LogSource`] to its end. A restart calls it with the image and the log that the anchor names. The other owners of
-//! records follow, and the restart closes the incarnation afterwards.
+//! [`recover`] uses neither the anchor nor files. It loads an [`Image`] and plays the page records of a [`LogSource`]
+//! up to the log's end. A restart calls it with the image and the log that the anchor names. After that, the restart
+//! makes the other owners play their records, and closes the incarnation.
 
 use std::sync::Arc;
 
@@ -26,13 +26,13 @@ pub struct State {
     /// Pages of the image that were damaged. If it is not 0, the state is void, and the caller
     /// plans another image.
     pub damaged: u64,
-    /// The tables, indexed.
+    /// The tables, with their indexes built.
     pub tables: Tables,
-    /// Figures.
+    /// The counts of records.
     pub stats: ReplayStats,
-    /// Seconds that disks and players were busy.
+    /// The seconds for which disks and players were busy.
     pub busy: Busy,
-    /// Seconds of undoing.
+    /// The seconds spent undoing.
     pub undo_seconds: f64,
 }
 

@@ -1,10 +1,10 @@
 //! Implements the jobs of a restart from the anchor to the indexes: load the image, play the log, build
 //! the indexes. The schedule decides when each job runs and on which thread.
 //!
-//! A unit of log is first *prepared*: its blocks are checked, its frames decoded and its records tested
-//! against the gate. The units of a stream are prepared in order, because some players learn the fates of
-//! transactions on the way. The unit is then *played*: the records that passed the gate are sorted by
-//! partition and applied. Preparing is cheap; playing waits for memory and runs on any free thread.
+//! A unit of log is first *prepared*: its blocks are checked, its frames decoded and its records tested against the
+//! gate. The units of a stream are prepared in order, because some players collect the fates of transactions while they
+//! prepare. The unit is then *played*: the records that passed the gate are sorted by partition and applied. Preparing
+//! is cheap. Playing is slow, because it waits for memory accesses, and runs on any free thread.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -28,11 +28,11 @@ use crate::threads::run_threads;
 use crate::undo::undo_losers;
 use crate::work::Work;
 
-/// The facts that the log's end decides for the replay.
+/// The facts that are known once the log's end is decided.
 struct Decided {
-    /// Units of each part.
+    /// The number of units in each part of the log.
     units: Vec<usize>,
-    /// The last epoch that the state has.
+    /// The last epoch that the recovered state includes.
     epoch: Epoch,
     /// The highest checkpoint epoch seen.
     ckpt_max: CkptEpoch,
@@ -48,13 +48,13 @@ pub(crate) struct Replay<'a, I, S> {
 
 /// The result of an attempt.
 pub(crate) struct Attempt {
-    /// Pages of the image that are damaged: the attempt is void.
+    /// The number of damaged pages in the image. If it is not 0, the attempt is void.
     pub damaged: u64,
-    /// The tables, indexed.
+    /// The tables, with their indexes built.
     pub tables: Tables,
-    /// Figures.
+    /// The counts of records.
     pub stats: ReplayStats,
-    /// Seconds of undoing.
+    /// The seconds spent undoing.
     pub undo_seconds: f64,
 }
 
@@ -75,7 +75,7 @@ impl<'a, I: Image, S: LogSource> Replay<'a, I, S> {
             .expect("the schedule decides before it reads units")
     }
 
-    /// Returns the result of the attempt, after the schedule is done.
+    /// Returns the result of the attempt. Called after the schedule has run.
     #[must_use]
     pub fn finish(self) -> Attempt {
         let (stats, undo_seconds) = self.pass.into_figures();
@@ -87,13 +87,12 @@ impl<'a, I: Image, S: LogSource> Replay<'a, I, S> {
         }
     }
 
-    /// Returns whether pages of the image are damaged: another attempt loads them anew.
+    /// Returns whether the attempt is void, because pages of the image are damaged.
     fn is_void(&self) -> bool {
         self.damaged.load(Ordering::Relaxed) > 0
     }
 
-    /// Ends the log for the players, each part by itself, with a second pass if they leave changes
-    /// to undo.
+    /// Ends the player of each part of the log, and runs a second pass if the players leave changes to undo.
     fn finish_players(&self) -> Result<()> {
         let threads = self.pass.means.schedule.threads;
         let mut losers = Vec::new();
@@ -121,7 +120,7 @@ impl<'a, I: Image, S: LogSource> Replay<'a, I, S> {
         Ok(())
     }
 
-    /// Hands a unit's frames to the player of page records.
+    /// Passes a unit's frames to the player of page records.
     #[inline]
     fn take_frames<'r, P: Play>(
         &self,
@@ -250,7 +249,7 @@ impl<I: Image, S: LogSource> Work for Replay<'_, I, S> {
     ) -> Result<()> {
         match &self.pass.streams[stream] {
             StreamPlayer::Group => {
-                // Nothing is learned on the way, so nothing waits.
+                // This player keeps no state between units, so the next unit may be prepared at once.
                 prepared();
                 self.play(self.take_frames(&mut Group, unit.number, unit.open()?)?)
             }

@@ -22,11 +22,11 @@ pub const PHASES: [&str; 5] = ["start", "load", "index", "replay", "done"];
 pub struct Progress {
     phase: AtomicU8,
     done: AtomicU64,
-    /// Bytes that are known of. Each job adds its bytes when it finds them.
+    /// The bytes that jobs have found. Each job adds its bytes when it knows their number.
     total: AtomicU64,
-    /// Bytes that are likely by the anchor, before any job has found its own.
+    /// The bytes that are likely according to the anchor. They count until jobs have found as many.
     expected: AtomicU64,
-    /// The highest percentage that was shown.
+    /// The highest percentage that was returned.
     shown: AtomicU8,
 }
 
@@ -35,7 +35,7 @@ impl Progress {
         self.phase.store(phase, Ordering::Relaxed);
     }
 
-    /// Adds `bytes`, which the caller has from the anchor, to the expected bytes.
+    /// Sets the expected bytes to those processed so far plus `bytes`, which the caller computed from the anchor.
     pub(crate) fn expect(&self, bytes: u64) {
         let done = self.loaded_bytes();
         self.expected
@@ -63,15 +63,15 @@ impl Progress {
         self.done.load(Ordering::Relaxed)
     }
 
-    /// Returns the bytes of image and log: those that were found, or more if more are expected.
+    /// Returns the number of bytes of image and log: the bytes found or the bytes expected, whichever are more.
     #[must_use]
     pub fn total_bytes(&self) -> u64 {
         let found = self.total.load(Ordering::Relaxed);
         found.max(self.expected.load(Ordering::Relaxed))
     }
 
-    /// Returns the percentage of the bytes that is done, 0 to 100. It never falls, also where more bytes are
-    /// found than were expected.
+    /// Returns the percentage of the bytes that is processed, 0 to 100. It never falls, even if more bytes are found
+    /// than were expected.
     #[must_use]
     pub fn percent(&self) -> u8 {
         if self.phase() == "done" {
@@ -85,7 +85,8 @@ impl Progress {
             .max(percent)
     }
 
-    /// Returns the seconds left at the rate of the `elapsed` time. `None`: there is no rate yet.
+    /// Returns the estimated seconds left, if the rate stays that of the `elapsed` time. `None`: nothing was processed
+    /// yet.
     #[must_use]
     pub fn eta_seconds(&self, elapsed: Duration) -> Option<u64> {
         let done = self.loaded_bytes();
@@ -95,44 +96,44 @@ impl Progress {
     }
 }
 
-/// Seconds by job, as restarts report them whatever the method. Jobs overlap as the level allows, so the sum of the
-/// parts may exceed the total.
+/// Seconds by job. Restarts by any method report them. Jobs may overlap, depending on the level, so their sum may
+/// exceed the total.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub struct Seconds {
     /// The whole restart.
     pub total: f64,
-    /// Reading the image: the busiest of its disks.
+    /// Reading the image, on its busiest disk.
     pub backup_read: f64,
-    /// Checking the image and putting it in place: the busiest thread.
+    /// Checking the image and putting it into memory, by the busiest thread.
     pub backup_play: f64,
-    /// Finding the log's end and reading it: the busiest of its disks.
+    /// Finding the log's end and reading the log, on its busiest disk.
     pub log_read: f64,
-    /// Checking and playing the log: the busiest thread.
+    /// Checking and playing the log, by the busiest thread.
     pub log_play: f64,
-    /// From the first job of the image to the last.
+    /// From the begin of the image's first job to the end of its last.
     pub backup_span: f64,
-    /// From the first job of the log to the last, undoing included.
+    /// From the begin of the log's first job to the end of its last, including undoing.
     pub log_span: f64,
     /// Building the indexes.
     pub index: f64,
-    /// Taking out changes that are not wanted.
+    /// Undoing changes that the state must not have.
     pub undo: f64,
 }
 
-/// Records by fate.
+/// The numbers of records by outcome.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Records {
-    /// Read.
+    /// Records read.
     pub seen: u64,
-    /// Applied.
+    /// Records applied.
     pub applied: u64,
-    /// Skipped, by reason.
+    /// Records skipped, by the reason for skipping.
     pub skipped: BTreeMap<&'static str, u64>,
-    /// Undone by a second pass.
+    /// Records of unfinished transactions that a second pass undid.
     pub undone: u64,
 }
 
-/// Bytes by source.
+/// The numbers of bytes read, by source.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub struct Bytes {
     /// Of the log.
@@ -141,31 +142,31 @@ pub struct Bytes {
     pub backup: u64,
 }
 
-/// The figures of the second pass: ordered frames.
+/// The report of the second pass, which plays ordered frames.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub struct OrderedReport {
-    /// Read.
+    /// Frames read.
     pub frames: u64,
-    /// Played.
+    /// Frames played.
     pub played: u64,
-    /// Not played: the image has what they did.
+    /// Frames not played, because the image reflects them.
     pub reflected: u64,
-    /// Bytes of their payloads.
+    /// Bytes of the frames' payloads.
     pub bytes: u64,
-    /// The pass, all of it.
+    /// Duration of the whole pass.
     pub seconds: f64,
-    /// Reading, checking and queueing the frames: one thread at a time does.
+    /// Time spent reading, checking and queueing frames. Only one thread at a time does this.
     pub read_seconds: f64,
 }
 
-/// The reads of the log by one owner of records, after the log's end was known.
+/// The log reads of one owner of records, counted from when the log's end was known.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct OwnerReads {
     /// The owner: `pages`, `ordered` or `tree`.
     pub owner: &'static str,
-    /// Reads, of a unit each.
+    /// The number of reads. Each reads one unit.
     pub reads: u64,
-    /// Bytes, with the headers of blocks.
+    /// Bytes read, including the headers of blocks.
     pub bytes: u64,
 }
 
@@ -182,18 +183,18 @@ pub struct RestartReport {
     pub threads: usize,
     /// True if the database had been closed cleanly.
     pub clean: bool,
-    /// True if this was its first start.
+    /// True if this was the database's first start.
     pub created: bool,
     /// The image used: its slot, or `none`.
     pub image: String,
-    /// Its checkpoint epoch.
+    /// The checkpoint epoch of the image.
     pub checkpoint: u64,
     /// The durable epoch that was kept.
     pub durable_epoch: u64,
-    /// The epoch that the anchor vouched for: a log that had ended before it would have been refused. From there to the
-    /// durable epoch, one stream alone cannot distinguish a cut log from a torn tail.
+    /// The epoch that the anchor vouched for. A log that had ended before this epoch would have been refused. Between
+    /// this epoch and the durable epoch, a single stream does not show whether its log was cut or its tail torn.
     pub vouched_epoch: u64,
-    /// The time at which that epoch was durable, microseconds since 1970.
+    /// The time at which the vouched epoch was durable, microseconds since 1970.
     pub vouched_us: u64,
     /// The position at which each stream was cut.
     pub cut: Vec<u64>,
@@ -205,18 +206,17 @@ pub struct RestartReport {
     pub incarnation: u32,
     /// Seconds by phase.
     pub seconds: Seconds,
-    /// Records by fate.
+    /// The numbers of records by outcome.
     pub records: Records,
-    /// Bytes by source.
+    /// The numbers of bytes read, by source.
     pub bytes: Bytes,
     /// Reads of the log by owner, in the order in which owners play.
     pub log_reads: Vec<OwnerReads>,
-    /// Page faults of the process during the restart: memory that the kernel made present. 0: not
-    /// counted.
+    /// Page faults of the process during the restart, each of which maps memory. 0: not counted.
     pub page_faults: u64,
     /// Pages loaded from the image.
     pub pages_fetched: u64,
-    /// Index pages loaded; this store has none.
+    /// Index pages loaded; 0, because this store has no index pages.
     pub index_pages_fetched: u64,
     /// Pages rebuilt from the older image.
     pub pages_rebuilt: u64,
@@ -224,23 +224,23 @@ pub struct RestartReport {
     pub rows: u64,
     /// Rows whose index entry came from the image's sidecar.
     pub rows_from_sidecar: u64,
-    /// Ordered frames, if the database may log any.
+    /// The report on ordered frames, if the database may log any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ordered: Option<OrderedReport>,
-    /// The tree's part, if the database has one.
+    /// The report on the tree, if the database has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tree: Option<TreeReport>,
-    /// Ordered frames with another result than before the crash, if the caller accepted that.
+    /// Ordered frames whose replay had another result than before the crash, if the caller accepted such results.
     #[serde(skip_serializing_if = "Divergences::is_empty")]
     pub divergences: Divergences,
-    /// The logical digest, if it was asked for.
+    /// The logical digest, if the caller requested it.
     pub digest: Option<String>,
     /// Notes for an operator.
     pub notes: Vec<String>,
 }
 
 impl RestartReport {
-    /// Adds the number of changes that were undone behind the restart, and the time that it took, nanoseconds.
+    /// Adds changes that were undone after the restart: their number, and the time that undoing them took, nanoseconds.
     pub fn took_back(&mut self, changes: u64, ns: u64) {
         let seconds = Duration::from_nanos(ns).as_secs_f64();
         self.records.undone += changes;
@@ -249,7 +249,7 @@ impl RestartReport {
     }
 }
 
-/// Returns the rate of reading `bytes` in `seconds`, as text. Empty if it took no time.
+/// Returns the rate of reading `bytes` in `seconds`, as text. Empty if the reading took no time.
 fn rate(bytes: u64, seconds: f64) -> String {
     let us = Duration::try_from_secs_f64(seconds)
         .unwrap_or_default()
@@ -370,7 +370,7 @@ mod tests {
         assert_eq!(rate(3_000_000, f64::NAN), "");
     }
 
-    /// A client once saw 99 % of the image, then 2 % of image and log.
+    /// A client once saw 99 % when the image was loaded, and then 2 %, when the log was counted too.
     #[test]
     fn the_percentage_never_falls_and_counts_the_log_from_the_start() {
         let progress = Progress::default();
@@ -381,7 +381,7 @@ mod tests {
         progress.add_total(900);
         progress.add_done(500);
         assert_eq!(progress.percent(), 60);
-        // A damaged page: the restart reads more of the log, and plans again.
+        // As with a damaged page: the restart makes a new plan and reads more of the log.
         progress.add_total(9000);
         assert_eq!(progress.percent(), 60);
         progress.expect(3000);

@@ -1,18 +1,18 @@
-//! Runs the phases of a restart in order. Nothing durable changes before the last of them, so a crash
-//! during a restart changes nothing, and the next start runs the same restart again.
+//! Runs the phases of a restart in order. Nothing durable changes before the last phase, except pages of trees. So
+//! after a crash during a restart, the next start runs the same restart again.
 //!
 //! # Source
 //! *Differential Logging* (000), algorithm 3, in its order-free form: load the image, decide the durable epoch from
-//! block headers, test every record of every stream against the rule. Then, from *Rethinking Main Memory OLTP Recovery*
-//! (001), play the ordered frames. Then, from *Implementing Performance Competitive Logical Recovery* (002), redo the
-//! operations on a tree. Pages of a tree are the one durable thing that changes before the end: the next restart finds
-//! what this one wrote there, and does not need it.
+//! block headers, and test every record of every stream against the rule. Then, from *Rethinking Main Memory OLTP
+//! Recovery* (001), play the ordered frames. Then, from *Implementing Performance Competitive Logical Recovery* (002),
+//! redo the operations on a tree. This may write pages of trees. They are the only durable data that changes before the
+//! last phase. After a crash the next restart can start from these pages, with or without the new writes.
 //!
 //! # Deviations
 //! The paper ends when the state is correct. A restart must also prepare the next one. It marks all pages as dirty for
-//! the other image, whose slot may hold half a checkpoint. It marks the pages that the log changed as dirty for this
-//! image. It never reuses an epoch or an incarnation number that it has seen anywhere. Before it accepts new work, it
-//! records in the anchor that everything beyond the cut is void for good.
+//! the other image slot, which may hold an incomplete checkpoint. It marks the pages that the log changed as dirty for
+//! the slot that it loaded. It never reuses an epoch or an incarnation number that it has seen anywhere. Before it
+//! accepts new work, it records in the anchor that everything beyond the cut is void for good.
 
 use std::sync::Arc;
 
@@ -47,13 +47,13 @@ pub use crate::create::{NewDatabase, NewTree, create};
 pub use crate::options::{RestartOptions, Tail};
 pub use crate::tables::Catalog;
 
-/// A database that is back.
+/// A restarted database.
 pub struct Restarted {
-    /// The pages, indexed.
+    /// The pages in memory, with their indexes built.
     pub heap: Arc<Heap>,
     /// The anchor, updated. `None`: the restart was a dry run.
     pub anchor: Option<AnchorCell>,
-    /// The anchor's record as it is now, or would be after a real restart.
+    /// The anchor's record. After a dry run, as it would be after a real restart.
     pub record: Anchor,
     /// The directories of the images.
     pub directories: [Directory; 2],
@@ -61,8 +61,8 @@ pub struct Restarted {
     pub wal_start: WalStart,
     /// The tables.
     pub catalog: Catalog,
-    /// The tree, and what is to be undone in it. After a restart that changes nothing, nothing is. `None`: the database
-    /// has no tree.
+    /// The tree, and the transactions to be undone in it. After a restart that changes nothing on the disks, they are
+    /// undone already. `None`: the database has no tree.
     pub tree: Option<RestartedTree>,
     /// The report.
     pub report: RestartReport,
@@ -71,7 +71,7 @@ pub struct Restarted {
 }
 
 impl Restarted {
-    /// Returns the pages, after a restart that changes nothing.
+    /// Returns the pages, after a restart that changes nothing on the disks.
     #[must_use]
     pub fn data(&self) -> Data<'_> {
         assert!(self.anchor.is_none(), "what pages wait for is the log's");
@@ -83,12 +83,12 @@ impl Restarted {
     }
 }
 
-/// Brings a database back. `Ok(None)`: these disks have no database.
+/// Restarts a database. `Ok(None)`: these disks have no database.
 ///
 /// # Errors
-/// [`Error::Corrupt`] if anything acknowledged is missing or damaged beyond repair; [`Error::LostLog`] if an archive
-/// proves that. [`Error::Stopped`] if log or anchor cannot be written at its end: the caller may then restart again.
-/// [`Error::Usage`] if the method, the level or the players are not for this log: then nothing was changed.
+/// [`Error::Corrupt`] if acknowledged data is missing or damaged beyond repair; [`Error::LostLog`] if an archive proves
+/// that. [`Error::Stopped`] if log or anchor cannot be written at the end of the restart; the caller may restart again.
+/// [`Error::Usage`] if the method, the level or the players do not suit this log; nothing was changed then.
 pub fn restart(options: &RestartOptions) -> Result<Option<Restarted>> {
     let clock = options.clock.as_ref();
     let (begin, faults) = (clock.mono_ns(), clock.page_faults());
@@ -126,7 +126,7 @@ pub fn restart(options: &RestartOptions) -> Result<Option<Restarted>> {
     Ok(Some(restarted))
 }
 
-/// Makes every owner undo in memory the transactions that the log leaves open.
+/// Makes every owner undo, in memory only, the transactions that the log leaves open.
 fn settle_in_memory(restarted: &mut Restarted, clock: &dyn Clock) -> Result<()> {
     let (begin, last) = (clock.mono_ns(), restarted.wal_start.gsn);
     let mut undone = 0;
@@ -138,7 +138,8 @@ fn settle_in_memory(restarted: &mut Restarted, clock: &dyn Clock) -> Result<()> 
     Ok(())
 }
 
-/// Makes every owner play its frames. The log is durable before an owner writes pages in place, and at the end.
+/// Makes every owner play its frames. The log is made durable before an owner writes pages in place, and otherwise at
+/// the end.
 fn play(redo: &mut RestartRun<'_>) -> Result<()> {
     let late = armed(Flaw::TreeLogBelievedUnwritten);
     let mut is_durable = !redo.options.mode.changes_disks();
@@ -151,7 +152,7 @@ fn play(redo: &mut RestartRun<'_>) -> Result<()> {
     finish_log(redo, &mut is_durable)
 }
 
-/// Checks the log's end against the archive, and makes the log durable unless it is.
+/// Checks the log's end against the archive, and makes the log durable unless `is_durable` is set.
 fn finish_log(redo: &RestartRun<'_>, is_durable: &mut bool) -> Result<()> {
     let log = &redo.loaded().log;
     let archived = redo.options.archived.as_ref();
@@ -162,14 +163,14 @@ fn finish_log(redo: &RestartRun<'_>, is_durable: &mut bool) -> Result<()> {
     Ok(())
 }
 
-/// The state that the owners leave.
+/// The state after all owners have played.
 struct Played {
     loaded: Loaded,
     tree: Option<RestartedTree>,
     report: RestartReport,
 }
 
-/// Names the new life in the anchor, unless nothing may change.
+/// Names the new life in the anchor. If nothing may change on the disks, only in the returned record.
 fn begin_life(
     options: &RestartOptions,
     file: AnchorFile,
@@ -230,7 +231,7 @@ fn begin_life(
     })
 }
 
-/// Returns the directories of the images, as far as memory was loaded from them.
+/// Returns the directories of the images. A directory is empty unless all of memory was loaded from its image.
 fn trusted_directories(image: &mut ImagePlan, record: &Anchor) -> [Directory; 2] {
     let none = || Directory::empty(record.geometry.partitions);
     let mut directories = [none(), none()];
@@ -244,8 +245,8 @@ fn trusted_directories(image: &mut ImagePlan, record: &Anchor) -> [Directory; 2]
     directories
 }
 
-/// Writes the decisions of the restart into the anchor: from here on they are durable. I8: no other update of the
-/// anchor came before.
+/// Writes the decisions of the restart into the anchor, which makes them durable. I8: this is the first update of the
+/// anchor in this restart.
 fn publish(file: AnchorFile, anchor: Anchor, record: &Anchor) -> Result<AnchorCell> {
     let cell = AnchorCell::new(file, anchor);
     let updated = cell.update(|durable| {

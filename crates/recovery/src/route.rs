@@ -1,8 +1,8 @@
-//! The one place that decides which player or owner takes a frame.
+//! Decides which player or owner takes a frame. No other code decides this.
 //!
-//! The first pass meets every frame of the log. The player of page records takes the frames of its kind, and
-//! those that carry no records: checkpoint marks, restarts, beacons. Frames that another owner of the database
-//! [claims](crate::owner) are for its own pass. Any other frame ends the restart with an error.
+//! The first pass may meet any frame of the log. The player of page records takes the frames of its kind, and frames
+//! without records: checkpoint marks, restarts, beacons. Frames that another owner of the database
+//! [claims](crate::owner) are left for that owner's pass. Any other frame ends the restart with an error.
 
 use perdura_base::Error;
 use perdura_wal::{Frame, FrameKind, Origin, Role};
@@ -10,12 +10,12 @@ use perdura_wal::{Frame, FrameKind, Origin, Role};
 use crate::claims::Claims;
 use crate::player::PagePlayer;
 
-/// The taker of a frame that the first pass meets.
+/// The two destinations of a frame that the first pass reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Route {
     /// The player of page records.
     Records,
-    /// Its owner, in a later pass.
+    /// The frame's owner, in a later pass.
     Later,
 }
 
@@ -24,13 +24,12 @@ pub(crate) enum Route {
 pub(crate) struct Routes {
     /// The player of page records.
     pub records: PagePlayer,
-    /// The frames that are for later passes.
+    /// The kinds of frames that are for later passes.
     later: Claims,
 }
 
 impl Routes {
-    /// Makes the routes of a pass by this player, behind which owners play the frames that they
-    /// claim.
+    /// Makes the routes of the first pass: `records` plays in it, and owners play the frames in `later` after it.
     pub fn new(records: PagePlayer, later: Claims) -> Routes {
         assert!(
             !later.has(records.kind()),
@@ -40,8 +39,8 @@ impl Routes {
         Routes { records, later }
     }
 
-    /// Returns the taker of frames of this kind. `None` ends the restart with the error [`foreign`]: no owner of
-    /// the database claims them.
+    /// Returns who takes frames of this kind. `None`: no owner of the database claims them. The caller then ends the
+    /// restart with the error [`foreign`].
     #[inline]
     pub fn of(&self, kind: FrameKind) -> Option<Route> {
         match kind.role() {
@@ -52,7 +51,7 @@ impl Routes {
     }
 }
 
-/// Returns the error for records that no player of the restart claims.
+/// Returns the error for a frame that no player of the restart takes.
 #[cold]
 pub(crate) fn foreign(frame: Frame<'_>, origin: &Origin) -> Error {
     refuse(
@@ -63,11 +62,11 @@ pub(crate) fn foreign(frame: Frame<'_>, origin: &Origin) -> Error {
     )
 }
 
-/// The explanation of a frame that makes no sense.
+/// The text of errors about a frame that has a right checksum and makes no sense.
 pub(crate) const WRITERS_BUG: &str =
     "The checksums match, so this is a bug in Perdura. Copy the files and report the bug.";
 
-/// Returns an error that names a frame's place.
+/// Returns an error that names the stream and position of a frame.
 #[cold]
 pub(crate) fn refuse(origin: &Origin, expected: String, found: String, consequence: &str) -> Error {
     Error::corrupt(

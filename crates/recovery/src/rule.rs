@@ -4,23 +4,28 @@
 //! *Differential Logging* (000), section 3.4: the BackupID test of algorithm 3.
 //!
 //! # Deviations
-//! A page carries an assigned checkpoint *epoch*, where the paper toggles one bit. A cancelled sweep therefore leaves
-//! no mixed parity, and the test reads the image's number instead of a page header. In executor mode every logged
-//! record is committed. `wanted` means that its epoch is at most the target, and the cut has already decided this for
-//! whole blocks. In steal mode the transaction's [`Fate`] decides. The tag of every record is tested, where the paper
-//! tests tags only within the window of the last checkpoint. The answer there is the same, and the phase of the scan
-//! need not be known. The test does not permit an append after the latch is released (algorithm 1, step 6 after 5). A
-//! change that the image contains and the log has lost could not be undone.
+//! A page carries an assigned checkpoint *epoch*, where the paper toggles one bit. So a cancelled sweep leaves no mixed
+//! parity, and the test reads the image's number instead of a page header.
+//!
+//! In executor mode every logged record is committed. A record is wanted if its epoch is at most the target, and the
+//! cut has already decided that for whole blocks. In steal mode the transaction's [`Fate`] decides.
+//!
+//! The tag of every record is tested, where the paper tests tags only within the window of the last checkpoint. Outside
+//! the window both give the same answer, and here the phase of the scan need not be known.
+//!
+//! A record must be appended before the latch is released. The paper's order, step 5 of algorithm 1 before step 6,
+//! appends it afterwards. Then the image could contain a change whose record the log has lost, and nothing could undo
+//! that change.
 
 use perdura_base::{CkptEpoch, Epoch};
 
 /// The state that an image's pages hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ImageKind {
-    /// A sweep over running transactions, of this checkpoint epoch: each page has the changes made
-    /// before its visit, whose tags are smaller. `Sweep(0)` is no image at all.
+    /// The image of a sweep of this checkpoint epoch, made while transactions ran: each page has the changes made
+    /// before the sweep visited it, which have smaller tags. `Sweep(0)` means that there is no image.
     Sweep(CkptEpoch),
-    /// The state of an epoch: the transactions that committed up to it, and nothing else.
+    /// The state at the end of this epoch: the changes of all transactions that committed up to it, and no others.
     Cut(Epoch),
 }
 
@@ -33,9 +38,9 @@ impl Default for ImageKind {
 /// Why a record is not applied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Skip {
-    /// The image has it already: its tag is below the image's epoch.
+    /// The image has the change already.
     Reflected,
-    /// Its transaction is not part of the target, and the image does not have it.
+    /// Its transaction is not part of the target state, and the image does not have the change.
     NotWanted,
 }
 
@@ -53,15 +58,14 @@ impl Skip {
 /// The decision on a record, made without touching its page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Gate {
-    /// Leave it.
+    /// Skip the record.
     Skip(Skip),
-    /// Apply it.
+    /// Apply the record.
     Apply,
 }
 
-/// Returns whether the image has a committed change with this tag and epoch. The visit of sweep k
-/// assigned `k` to the page, so changes before it carry a smaller tag. For a cut the epoch alone
-/// decides.
+/// Returns whether the image has a committed change with this tag and epoch. When sweep k visits a page, it sets the
+/// page's epoch to `k`, so changes before the visit carry a smaller tag. For a cut the epoch alone decides.
 #[must_use]
 pub fn reflected(tag: CkptEpoch, epoch: Epoch, image: ImageKind) -> bool {
     match image {
@@ -70,37 +74,37 @@ pub fn reflected(tag: CkptEpoch, epoch: Epoch, image: ImageKind) -> bool {
     }
 }
 
-/// Returns whether sweep `k` visited a page after the change with this tag.
+/// Returns whether sweep `k` visited the page after a change with this tag was made.
 fn saw(tag: CkptEpoch, k: CkptEpoch) -> bool {
     tag < k
 }
 
-/// Returns whether the target state has a committed transaction of this epoch.
+/// Returns whether the target state includes a transaction that committed in this epoch.
 #[must_use]
 pub fn wanted(epoch: Epoch, target: Epoch) -> bool {
     epoch <= target
 }
 
-/// The fate of a transaction, as far as the log up to the target shows it.
+/// The fate of a transaction, as the log shows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
     /// Committed in this epoch.
     Committed(Epoch),
-    /// Rolled back by compensation records: they and the changes that they undo cancel.
+    /// Rolled back by compensation records, which cancel out with the changes that they undo.
     AbortedCompensated,
-    /// Rolled back without a record, outside every checkpoint window, when this was the newest
-    /// checkpoint epoch.
+    /// Rolled back without a record, outside every checkpoint window. The value is the newest checkpoint epoch at that
+    /// time.
     AbortedClean(CkptEpoch),
-    /// Unfinished when the log ended, with the newest checkpoint epoch at that point. The restart
-    /// undid it without a record.
+    /// Unfinished when the log ended; the restart then undid it without a record. The value is the newest checkpoint
+    /// epoch at the end of the log.
     Lost(CkptEpoch),
 }
 
-/// Returns whether the image holds the net effect of a change with this tag: it saw the change, and
-/// not also an unlogged rollback of it. Such a rollback lies in no window, so relative to sweep `k`
-/// it came wholly before (`k > gx`) or wholly after. A cut has no trace of a transaction that did
-/// not commit. A compensated transaction counts as reflected, its compensations included: their sum
-/// is nothing, and no record before the cut is needed.
+/// Returns whether the image still holds the effect of a change with this tag: the sweep saw the change, but not an
+/// unlogged rollback of it. An unlogged rollback lies in no window, so it came wholly before sweep `k` (`k > gx`) or
+/// wholly after it. A cut has no trace of a transaction that did not commit. For a cut, all records of a compensated
+/// transaction count as reflected, compensations included: together they change nothing, so no record before the cut is
+/// needed.
 #[must_use]
 pub fn net_reflected(tag: CkptEpoch, image: ImageKind, fate: Fate) -> bool {
     match (image, fate) {
@@ -112,9 +116,9 @@ pub fn net_reflected(tag: CkptEpoch, image: ImageKind, fate: Fate) -> bool {
     }
 }
 
-/// Returns whether the target state has this transaction's changes. A compensated transaction
-/// counts as wanted, its compensations included: that is exact, and never needs a record before the
-/// image's begin.
+/// Returns whether the target state has this transaction's changes. All records of a compensated transaction count as
+/// wanted, compensations included. The result is exact, because together they change nothing, and no record before the
+/// image's begin is needed.
 #[must_use]
 pub fn wanted_fate(fate: Fate, target: Epoch) -> bool {
     match fate {
@@ -134,8 +138,9 @@ pub fn gate_fate(tag: CkptEpoch, image: ImageKind, fate: Fate, target: Epoch) ->
     }
 }
 
-/// Applies the rule of two passes for a commuting record. What the image does not have is redone,
-/// losers' changes too. The second pass takes those out again, reflected or redone.
+/// Applies the rule of the two-pass player for a commuting record. Changes that the image does not have are redone,
+/// including those of losers. The second pass undoes all changes of losers, whether the image had them or they were
+/// redone.
 #[must_use]
 pub fn gate_tag(tag: CkptEpoch, k: CkptEpoch) -> Gate {
     if saw(tag, k) {
@@ -145,9 +150,9 @@ pub fn gate_tag(tag: CkptEpoch, k: CkptEpoch) -> Gate {
     }
 }
 
-/// Decides on a record with an order. Behind the begin mark of its page's image `k` in its stream,
-/// it is redone, reflected or not. `has_begun` returns whether it is behind that mark. Image 0 is
-/// no image.
+/// Decides on a record with an order number. The record is redone if it lies behind the begin mark of checkpoint `k`,
+/// its page's image, in its stream, even if the image has the change. `has_begun` returns whether it lies behind that
+/// mark. `k` is 0 if the page has no image.
 #[must_use]
 pub fn gate_begun(k: CkptEpoch, has_begun: impl FnOnce(CkptEpoch) -> bool) -> Gate {
     if k == CkptEpoch(0) || has_begun(k) {
@@ -157,13 +162,12 @@ pub fn gate_begun(k: CkptEpoch, has_begun: impl FnOnce(CkptEpoch) -> bool) -> Ga
     }
 }
 
-/// Applies the rule for a commuting record: apply it iff exactly one of the two holds. If it is
-/// reflected and wanted, it is there already. If neither, the state is right without it. If it is
-/// only wanted, it is redone.
+/// Applies the rule for a commuting record: apply it iff it is either reflected or wanted, but not both. If it is both,
+/// the image has it already. If it is neither, the state must not have it and does not. If it is only wanted, it is
+/// redone.
 ///
-/// If it is only reflected, the same XOR takes it out again. Restart never sees that case: an image
-/// completes only when every change it reflects is durable. So this is `Apply` only for targets
-/// before the image.
+/// If it is only reflected, the same XOR removes it. That happens only for targets before the image. It does not happen
+/// in a restart, because an image completes only after every change that it reflects is durable.
 #[must_use]
 pub fn gate(tag: CkptEpoch, image: ImageKind, epoch: Epoch, target: Epoch) -> Gate {
     match (reflected(tag, epoch, image), wanted(epoch, target)) {
@@ -232,7 +236,7 @@ mod tests {
                 (6, 7, Gate::Apply),
                 (7, 7, Gate::Apply),
                 (8, 7, Gate::Skip(Skip::NotWanted)),
-                // A target before the cut takes changes of the cut out.
+                // With a target before the cut, changes that the cut has are removed.
                 (4, 4, Gate::Skip(Skip::Reflected)),
                 (5, 4, Gate::Apply),
                 (6, 4, Gate::Skip(Skip::NotWanted)),

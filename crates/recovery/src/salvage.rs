@@ -1,14 +1,16 @@
-//! The salvage of a database that a restart refuses: recovers what is left in memory, and makes a new database of it.
+//! Salvages a database that a restart refuses: recovers, in memory, the data that is left, and makes a new database of
+//! it.
 //!
 //! The damaged directory is only read. Salvage looks for the newest intact state: a readable image, and the longest log
 //! after it that every stream holds in full. It accepts this state even if the anchor or later blocks prove that there
-//! was more. If no log reaches the end of an image, it plays a log that is complete from the database's beginning,
-//! without an image. Without such a log, it takes the image alone. It leaves pages empty that no image holds, and skips
-//! their records. It lists everything that is missing, and the operator decides whether that is acceptable.
+//! was more. If the log reaches the end of no image, salvage plays the log without an image, provided that the log is
+//! complete from the database's beginning. Otherwise it takes an image without any log. Pages that no image holds are
+//! left empty, and their records are skipped. Salvage lists everything that is missing, and the operator decides
+//! whether that is acceptable.
 //!
-//! The history is cut behind a whole epoch, and a transaction's frames are in one epoch. So ordered frames have no gap
-//! before the cut, and are played up to there. They cannot be played on a state that lacks pages of its image, because
-//! their rows follow from each other. Then salvage takes another image, or an image without its log.
+//! The log is cut at the end of an epoch, and all frames of a transaction are in one epoch. So ordered frames have no
+//! gap before the cut, and are played up to the cut. They cannot be played on a state that lacks pages of its image,
+//! because rows depend on earlier rows. In that case salvage takes another image, or an image without its log.
 
 use std::sync::Arc;
 
@@ -39,15 +41,15 @@ use crate::window::ExecutorWindow;
 
 /// A database that opens, or the remains of one that does not.
 pub enum Condition {
-    /// It opens without salvage; [`whole`] reads it for a copy.
+    /// The database opens without salvage; [`whole`] reads it, to make a copy.
     Whole,
-    /// A restart refuses it; this much can be recovered.
+    /// A restart refuses the database. This part of it can be recovered.
     Salvaged(Box<Salvaged>),
 }
 
 /// The part of a damaged database that can be recovered.
 pub struct Salvaged {
-    /// The missing part.
+    /// A description of the missing part.
     pub missing: Missing,
     /// The tables that are left.
     pub catalog: Catalog,
@@ -56,29 +58,29 @@ pub struct Salvaged {
     cut: Cut,
 }
 
-/// The parts that a damaged database lacks.
+/// A description of the parts that a damaged database lacks.
 #[derive(Debug, Clone, Serialize)]
 pub struct Missing {
-    /// The error with which a restart refuses it.
+    /// The error with which a restart refuses the database.
     pub refused: String,
-    /// The epoch up to which everything is present, except the pages below.
+    /// The epoch up to which everything is present, except the lost `pages`.
     pub intact_epoch: u64,
-    /// The time at which its last block was written.
+    /// The time at which the last block of that epoch was written.
     pub intact_at: String,
-    /// The image it begins with.
+    /// The image that the recovered state is based on.
     pub image: String,
-    /// True if no log goes with the image. Then transactions of its time may be present in part, unless it is
-    /// consistent.
+    /// True if the image is used without a log. Then transactions that ran during its sweep may be present in part,
+    /// unless the image is consistent.
     pub image_alone: bool,
     /// True if the image is of one instant.
     pub consistent: bool,
-    /// By partition, the number up to which its transactions on typed tables are present: all above are lost. Empty if
-    /// the database has logged no ordered frame.
+    /// For each partition, the number up to which its transactions on typed tables are present. All transactions with
+    /// higher numbers are lost. Empty if the database may hold no ordered frame.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub numbers: Vec<u64>,
     /// The missing part of the log, stream by stream; empty if the log is whole.
     pub log: Vec<MissingLog>,
-    /// Pages that no image has: their rows are gone.
+    /// Pages that no image has. Their rows are lost.
     pub pages: Vec<MissingPage>,
     /// Rows that are left.
     pub rows: u64,
@@ -89,13 +91,13 @@ pub struct Missing {
 pub struct MissingLog {
     /// The stream.
     pub stream: u8,
-    /// The position up to which it is used.
+    /// The position up to which the stream is used.
     pub used_to: u64,
-    /// The position up to which its blocks are whole.
+    /// The position up to which the stream's blocks are intact.
     pub whole_to: u64,
     /// The first epoch that is given up.
     pub from_epoch: u64,
-    /// The last that there is evidence of.
+    /// The last epoch of which there is evidence.
     pub to_epoch: u64,
     /// The time at which the last block that is used was written.
     pub from: String,
@@ -108,18 +110,19 @@ pub struct MissingLog {
 pub struct MissingPage {
     /// Its number.
     pub page: u32,
-    /// The pages file it should be in.
+    /// The pages file that should have the page.
     pub file: String,
-    /// Its offset in the file, bytes.
+    /// The page's offset in the file, bytes.
     pub offset: u64,
 }
 
-/// Judges a database as a restart does. If a restart refuses it, looks for what can be recovered. A state counts if its
-/// catalog `is_usable`. Each attempt has one of the `players` of ordered frames, which begins once.
+/// Checks a database by a restart in memory. If the restart refuses the database, looks for a state that can be
+/// recovered; its catalog must pass `is_usable`. `players` makes a player of ordered frames for each attempt, because a
+/// player can begin only once.
 ///
 /// # Errors
-/// No database, or a database that cannot be recovered without its anchor; a state that cannot be rebuilt at all.
-/// [`Error::Usage`] if the log calls a procedure that the player does not have.
+/// An error if there is no database, if its anchor cannot be read, or if no state can be rebuilt. [`Error::Usage`] if
+/// the log calls a procedure that the player does not have.
 pub fn salvage(
     options: &RestartOptions,
     is_usable: &dyn Fn(&Catalog) -> bool,
@@ -149,7 +152,7 @@ pub fn salvage(
             Ok(salvaged) if is_usable(&salvaged.catalog) => {
                 return Ok(Condition::Salvaged(Box::new(salvaged)));
             }
-            // The next plan needs less.
+            // The next plan may succeed, because it needs less.
             Ok(_) | Err(Error::Corrupt(_) | Error::Foreign { .. }) => {}
             Err(error)
                 if error.is_not_found() || error.is_of_another_kind() || error.is_unreadable() => {}
@@ -159,11 +162,11 @@ pub fn salvage(
     Err(refused)
 }
 
-/// Reads a database that opens without salvage, so that [`build`] makes a new one with the same rows. Its player of
-/// ordered frames has not begun.
+/// Reads a database that opens without salvage, so that [`build`] can make a new database with the same rows. The
+/// player of ordered frames in `options` must not have begun.
 ///
 /// # Errors
-/// As a restart; [`Error::Usage`] if there is no database, or one without tables.
+/// As a restart; [`Error::Usage`] if there is no database, or if it has no tables.
 pub fn whole(options: &RestartOptions) -> Result<Salvaged> {
     assert!(!options.mode.changes_disks(), "salvage changes nothing");
     let anchor = match open_versioned_anchor(options.disks.data.as_ref())? {
@@ -188,7 +191,7 @@ pub fn whole(options: &RestartOptions) -> Result<Salvaged> {
     Ok(salvaged)
 }
 
-/// Returns the options of a salvage with these logs.
+/// Returns the options of a salvage that reads these logs.
 fn salvaging(options: &RestartOptions, logs: Vec<Arc<dyn Disk>>) -> RestartOptions {
     RestartOptions {
         mode: RestartMode::Salvage,
@@ -207,7 +210,7 @@ fn salvaging(options: &RestartOptions, logs: Vec<Arc<dyn Disk>>) -> RestartOptio
     }
 }
 
-/// One way to a state: the anchor that the database would have if it had ended there.
+/// A plan for recovering a state. `anchor` is the anchor that the database would have if it had ended with that state.
 struct Plan {
     anchor: Anchor,
     image_alone: bool,
@@ -215,7 +218,7 @@ struct Plan {
     intact_us: u64,
 }
 
-/// Ways to a state, the best first.
+/// Returns all plans, best first.
 fn plans(logs: &[Arc<dyn Disk>], anchor: &Anchor) -> Result<Vec<Plan>> {
     let mut slots: Vec<ImageSlot> = ImageSlot::ALL
         .into_iter()
@@ -227,7 +230,7 @@ fn plans(logs: &[Arc<dyn Disk>], anchor: &Anchor) -> Result<Vec<Plan>> {
         plans.extend(with_log(logs, anchor, &[])?);
     }
     for at in 0..slots.len() {
-        // With the older image as a source of pages, then without.
+        // First with the older image as a source of replacement pages, then without it.
         for used in [&slots[at..], &slots[at..=at]] {
             plans.extend(with_log(logs, anchor, used)?);
         }
@@ -241,8 +244,9 @@ fn plans(logs: &[Arc<dyn Disk>], anchor: &Anchor) -> Result<Vec<Plan>> {
     Ok(plans)
 }
 
-/// Returns the plan that keeps the most log behind these images, newest first. Without images, it keeps the most log
-/// from the database's beginning. `None`: the log does not reach the newest image's end, or its beginning is gone.
+/// Returns the plan that keeps the most log after these images, which are given newest first. Without images, the log
+/// is kept from the database's beginning. `None`: the log does not reach the end of the newest image, or its beginning
+/// is gone.
 fn with_log(logs: &[Arc<dyn Disk>], anchor: &Anchor, slots: &[ImageSlot]) -> Result<Option<Plan>> {
     let streams = usize::from(anchor.streams);
     let from = slots.last().map_or_else(
@@ -284,7 +288,7 @@ fn with_log(logs: &[Arc<dyn Disk>], anchor: &Anchor, slots: &[ImageSlot]) -> Res
     Ok(None)
 }
 
-/// Returns the highest epoch that all streams hold in full, and the ends of its parts.
+/// Returns the highest epoch that all streams hold in full, and where it ends in each stream.
 fn longest(
     anchor: &Anchor,
     lives: &Lives<'_>,
@@ -307,7 +311,7 @@ fn longest(
     best
 }
 
-/// Returns the plan for a database that ended with this epoch.
+/// Returns the plan for a database whose log ends with this epoch.
 fn cut_off(
     anchor: &Anchor,
     lives: &Lives<'_>,
@@ -442,7 +446,8 @@ fn carry_out(
     let Loaded { image, log, state } = loaded;
     let (heap, tables) = (state.heap, state.tables);
     let cut = log.cut;
-    // The anchor of the plan has given up images whose numbers were used all the same.
+    // The anchor of the plan no longer has the images that were given up, but their checkpoint epochs must not be used
+    // again.
     heap.set_ckpt_epoch(heap.ckpt_epoch().max(ckpt_floor(anchor, &image)));
     let slot = image.slot.unwrap_or(ImageSlot::A);
     let places = Places::of(&plan.anchor);
@@ -477,11 +482,11 @@ fn carry_out(
     })
 }
 
-/// Makes a new database of the salvaged state, on disks without a database, and ends it cleanly:
-/// one image, and a log that begins anew.
+/// Makes a new database of the salvaged state, on disks without a database, and closes it cleanly. The new database has
+/// one image, and a new log.
 ///
 /// # Errors
-/// The disks'; [`Error::Foreign`] for a place that is not empty.
+/// The disks'; [`Error::Foreign`] if a directory is not empty.
 pub fn build(
     salvaged: Salvaged,
     options: &RestartOptions,
@@ -524,7 +529,7 @@ pub fn build(
     marked.map(drop).map_err(Error::from)
 }
 
-/// The first life of a database that is made of a salvaged state.
+/// The first life of a new database, which gets a salvaged state.
 struct FirstLife {
     heap: Arc<Heap>,
     anchor: Anchor,
@@ -533,7 +538,7 @@ struct FirstLife {
 }
 
 impl FirstLife {
-    /// Names the new life in the anchor. Returns it as a restart does.
+    /// Names the new life in the anchor. Returns the same as a restart of the database.
     fn begin(self, cell: AnchorCell) -> Result<Restarted> {
         let FirstLife {
             heap,

@@ -1,9 +1,9 @@
-//! Runs a schedule: hands jobs to threads as the level's edges allow.
+//! Runs a schedule: gives jobs to threads as the level's edges allow.
 //!
-//! One mutex protects the progress of the work. A thread takes a job under the mutex, performs it without
-//! the mutex, and records its end under the mutex. A thread that finds no allowed job waits for the next
-//! change. A disk's thread ends when its disk has been read; a player's thread ends when everything has
-//! been played or a job has failed.
+//! One mutex protects the progress of the work. A thread takes a job under the mutex, performs it without the mutex,
+//! and records its end under the mutex. A thread that finds no allowed job waits for the next change. A thread that
+//! reads a disk ends when the disk has been read. A player's thread ends when everything has been played. All threads
+//! end when a job has failed.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -60,7 +60,8 @@ pub fn run<W: Work>(work: &W, schedule: &Schedule, clock: &dyn Clock) -> Result<
     };
     std::thread::scope(|scope| {
         let runner = &runner;
-        // Without a reader, the schedule would wait for a disk or stream for ever.
+        // If a reader's thread cannot be started, the schedule ends with an error: otherwise it would wait for the disk
+        // or stream for ever.
         let read = |asker| {
             let started = start(scope, move || runner.read_loop(asker));
             if let Err(error) = started {
@@ -71,7 +72,7 @@ pub fn run<W: Work>(work: &W, schedule: &Schedule, clock: &dyn Clock) -> Result<
             (0..runner.edges.reads).for_each(|_| read(Asker::Disk(disk)));
         }
         (0..work.streams()).for_each(|stream| read(Asker::Stream(stream)));
-        // With fewer players it only takes longer.
+        // If a player's thread cannot be started, the schedule only takes longer.
         for _ in 1..threads {
             if start(scope, || note(runner.play_loop())).is_err() {
                 break;
@@ -182,8 +183,7 @@ impl<'a, W: Work> Runner<'a, W> {
         Ok(busy)
     }
 
-    /// Returns a guard that ends all threads if this one panics. Otherwise they would wait for its
-    /// work.
+    /// Returns a guard that ends all threads if this thread panics. Otherwise the others would wait for its job to end.
     fn end_all_on_panic(&self) -> impl Drop {
         OnPanic(|| {
             let panicked = || Error::Stopped("a job of the restart panicked".into());
@@ -192,13 +192,13 @@ impl<'a, W: Work> Runner<'a, W> {
         })
     }
 
-    /// Ends the schedule with an error, unless it has one.
+    /// Ends the schedule with an error, unless it has an error already.
     fn fail(&self, error: Error) {
         self.state.lock().error.get_or_insert(error);
         self.changed.notify_all();
     }
 
-    /// Runs a disk's thread.
+    /// The loop of a thread that reads a disk or a stream.
     fn read_loop(&self, asker: Asker) {
         let _guard = self.end_all_on_panic();
         let mut busy = Busy::default();
@@ -207,7 +207,7 @@ impl<'a, W: Work> Runner<'a, W> {
         }
     }
 
-    /// Runs a player's thread.
+    /// The loop of a player's thread.
     fn play_loop(&self) -> Busy {
         let _guard = self.end_all_on_panic();
         let mut busy = Busy::default();
@@ -217,7 +217,7 @@ impl<'a, W: Work> Runner<'a, W> {
         busy
     }
 
-    /// Runs the only thread.
+    /// The loop of the only thread, which performs all jobs.
     fn everything(&self, seed: u64, busy: &mut Busy) {
         let mut pick = seed;
         while let Some(job) = self.next_job(Asker::Everyone(pick)) {
@@ -284,7 +284,8 @@ impl<'a, W: Work> Runner<'a, W> {
                 let disks = state.disks.len();
                 let kinds = 2 * disks + state.streams.len() + 2;
                 let start = usize::try_from(pick % to_u64(kinds)).unwrap_or(0);
-                // From a start that the seed picks; with seed 0 what is read is played at once.
+                // The search for a job begins at a kind that the seed picks. With seed 0 it begins with playing, so
+                // that parts are played as soon as they are read.
                 let taken = (0..kinds).map(|i| (start + i) % kinds).find_map(|kind| {
                     if kind < disks {
                         state.take_part(kind)
@@ -337,7 +338,7 @@ impl<'a, W: Work> Runner<'a, W> {
         if state.decided != Decided::Yes || s.next == s.units || s.reading {
             return None;
         }
-        // Levels 3 and 4 collect records up to the budget, but at least one unit.
+        // Levels 3 and 4 read ahead up to the stream's share of the budget, but always at least one unit.
         let room = if self.edges.log_read_waits {
             s.open < self.edges.pipeline
         } else {
@@ -381,7 +382,7 @@ impl<'a, W: Work> Runner<'a, W> {
         })
     }
 
-    /// Takes a job that remains when all is played: the end of the log, and the indexes behind it.
+    /// Takes a job that may follow once all is played: ending the log for the players, and then building the indexes.
     fn take_end(
         &self,
         state: &mut ScheduleState<W::Part, W::Unit>,
@@ -480,7 +481,7 @@ impl<'a, W: Work> Runner<'a, W> {
         self.update(merged, |state, ()| state.mergers_left -= 1)
     }
 
-    /// Notes the time of a job, and the error that ends all others.
+    /// Notes the time that a job took. If it failed, notes the error, which ends all other jobs.
     fn end_job(&self, counts: Counts, (since, now): (u64, u64), done: Result<()>) {
         let mut state = self.state.lock();
         let span = match counts {
@@ -494,7 +495,8 @@ impl<'a, W: Work> Runner<'a, W> {
             *span = Some((from.min(since), to.max(now)));
         }
         if let Err(error) = done {
-            // Damage names a place; other jobs may have stopped because of it.
+            // An error about damage names a place. It replaces other errors, because other jobs may have failed as a
+            // consequence of the damage.
             let names_a_place = matches!(error, Error::Corrupt(_))
                 && !matches!(state.error, Some(Error::Corrupt(_)));
             if state.error.is_none() || names_a_place {
@@ -528,8 +530,8 @@ impl<'a, W: Work> Runner<'a, W> {
         })
     }
 
-    /// Returns the next unit of a stream for one merging worker. A unit is dropped when all workers
-    /// have passed it. The only thread reads the unit here if it was not read yet.
+    /// Returns the next unit of a stream for one merging worker. A unit is dropped once all workers have passed it. If
+    /// there is only one thread, it reads the unit here, if the unit was not read before.
     fn next_for_merge(&self, worker: usize, stream: usize) -> Result<Option<Arc<W::Unit>>> {
         let mut state = self.state.lock();
         self.drop_passed(&mut state.streams[stream]);
@@ -566,8 +568,8 @@ impl<'a, W: Work> Runner<'a, W> {
         }
     }
 
-    /// Drops units that every worker has taken and given back: a call for the next unit gives one
-    /// back. A worker may still hold the newest unit that it took.
+    /// Drops units that every worker has taken. A worker may still hold the newest unit that it took; it gives that
+    /// unit back when it asks for the next.
     fn drop_passed(&self, s: &mut StreamState<W::Unit>) {
         let passed = s.taken.iter().copied().min().unwrap_or(0);
         while s.dropped < passed {

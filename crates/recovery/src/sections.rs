@@ -1,4 +1,4 @@
-//! The sections of the anchor that other modules of recovery own, as types and payloads.
+//! The types and payloads of anchor sections that belong to other modules of recovery.
 
 pub mod mirrored;
 pub mod tree;

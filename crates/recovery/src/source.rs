@@ -1,17 +1,17 @@
 //! The interface of a log to recover from.
 //!
-//! A log has parts, which are read in parallel. A part has units, which are read one after the other, and
-//! the frames of a unit come from one life of the database. Each frame comes with its [`Origin`], so a
-//! player needs nothing else from the log.
+//! A log has parts, which are read in parallel. A part has units, which are read one after the other. All frames of a
+//! unit are from the same life of the database. Each frame comes with its [`Origin`], so a player needs nothing else
+//! from the log.
 //!
-//! The first implementation is the log's streams ([`crate::streams`]).
+//! [`crate::streams`] implements the interface for a database's log.
 
 use perdura_base::{CkptEpoch, Epoch, Incarnation, Result};
 use perdura_wal::{Direction, Frame, Origin, RawUnit, Unit};
 
 /// A log to recover from. All methods may run on any thread.
 pub trait LogSource: Sync {
-    /// A unit as the medium returned it.
+    /// A unit as it was read, before it is checked.
     type Raw: Raw;
 
     /// Returns the number of parts.
@@ -23,10 +23,10 @@ pub trait LogSource: Sync {
     /// The medium's; damage.
     fn scan(&self, part: usize) -> Result<()>;
 
-    /// Decides which part of the log counts. Called once, after the last scan.
+    /// Decides where the log ends. Called once, after the last scan.
     ///
     /// # Errors
-    /// The parts contradict each other, or something acknowledged is missing.
+    /// The parts contradict each other, or acknowledged transactions are missing.
     fn end(&self) -> Result<LogEnd>;
 
     /// Reads a unit of a part by its number, counted from the oldest.
@@ -36,31 +36,31 @@ pub trait LogSource: Sync {
     fn read(&self, part: usize, number: usize) -> Result<Self::Raw>;
 }
 
-/// The part of a log that counts.
+/// The part of a log that a recovery plays.
 #[derive(Debug, Clone)]
 pub struct LogEnd {
     /// The newest epoch that the log holds in full.
     pub epoch: Epoch,
     /// The highest checkpoint epoch seen.
     pub ckpt_max: CkptEpoch,
-    /// Units of each part.
+    /// The number of units in each part.
     pub units: Vec<usize>,
-    /// Bytes of frames.
+    /// The bytes of the frames in these units.
     pub bytes: u64,
 }
 
-/// A unit as it was read, unchecked.
+/// A unit as it was read, before it is checked.
 pub trait Raw: Send {
-    /// The unit after the check.
+    /// The unit after it was checked.
     type Open: Frames;
 
     /// Returns its size in memory, bytes.
     fn bytes(&self) -> u64;
 
-    /// Returns the life of the database that wrote it.
+    /// Returns the life of the database that wrote the unit.
     fn life(&self) -> Incarnation;
 
-    /// Checks it.
+    /// Checks the unit.
     ///
     /// # Errors
     /// Damage.
@@ -69,13 +69,13 @@ pub trait Raw: Send {
 
 /// The frames of a unit.
 pub trait Frames: Send + Sync {
-    /// Returns the bytes that all payloads lie in.
+    /// Returns the bytes of the unit. The payloads of all its frames are slices of them.
     fn joined(&self) -> &[u8];
 
-    /// Hands each frame to `each`, with its origin.
+    /// Calls `each` with each frame and its origin.
     ///
     /// # Errors
-    /// Those of `each`; bytes that are no frame.
+    /// Those of `each`; [`Error::Corrupt`](perdura_base::Error::Corrupt) for bytes that are no frame.
     fn for_each<'a>(
         &'a self,
         direction: Direction,

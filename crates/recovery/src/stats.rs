@@ -1,10 +1,10 @@
-//! The figures of a replay.
+//! The counts of a replay.
 
 use std::collections::BTreeMap;
 
 use crate::rule::Gate;
 
-/// The figures of a replay.
+/// The counts of a replay.
 #[derive(Debug, Clone, Default)]
 pub struct ReplayStats {
     /// Committed transactions seen.
@@ -13,16 +13,16 @@ pub struct ReplayStats {
     pub seen: u64,
     /// Records applied.
     pub applied: u64,
-    /// Records of unfinished transactions undone by a second pass.
+    /// Records of unfinished transactions that a second pass undid.
     pub undone: u64,
-    /// Records skipped, by reason.
+    /// Records skipped, by the reason for skipping.
     pub skipped: BTreeMap<&'static str, u64>,
     /// Bytes of frames read.
     pub bytes: u64,
 }
 
 impl ReplayStats {
-    /// Adds the figures of another player.
+    /// Adds the counts of another player.
     pub fn merge(&mut self, other: ReplayStats) {
         self.groups += other.groups;
         self.seen += other.seen;

@@ -1,4 +1,4 @@
-//! The log's streams as a source: each stream is a part, and the log ends at the durable epoch.
+//! The streams of a database as a [`LogSource`]: each stream is a part, and the log ends at the durable epoch.
 
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
@@ -17,7 +17,7 @@ use crate::source::{LogEnd, LogSource};
 /// in the processor's cache.
 pub const UNIT_BYTES: u64 = 256 << 10;
 
-/// The streams of a database, from some position on.
+/// The streams of a database, each from a given position on.
 pub struct Streams<'a> {
     disks: &'a [Arc<dyn Disk>],
     anchor: &'a Anchor,
@@ -28,13 +28,13 @@ pub struct Streams<'a> {
     decided: OnceLock<Decided>,
 }
 
-/// The streams as scanned, and the part of them that counts.
+/// The streams after the scans, and the decision where they are cut.
 pub struct Decided {
     /// Each stream's blocks up to its cut.
     pub scans: Vec<StreamScan>,
     /// The cut.
     pub cut: Cut,
-    /// Blocks beyond the cut.
+    /// The number of blocks beyond the cut.
     pub void_blocks: u64,
     /// Each stream's units as ranges of its blocks, oldest first.
     units: Vec<Vec<Range<usize>>>,
@@ -59,7 +59,7 @@ impl<'a> Streams<'a> {
         }
     }
 
-    /// Sets whether the log may end before what only the memories of a mirror held.
+    /// Sets whether the log may end before transactions that only the memories of a mirror held.
     #[must_use]
     pub fn accepting_loss(self, accept_loss: bool) -> Streams<'a> {
         Streams {
@@ -68,16 +68,16 @@ impl<'a> Streams<'a> {
         }
     }
 
-    /// Leaves units that hold only these frames to later passes.
+    /// Sets the kinds of frames that later passes play. Units with no other frames are not read in this pass.
     #[must_use]
     pub fn leaving(self, later: Claims) -> Streams<'a> {
         Streams { later, ..self }
     }
 
-    /// Returns the result of the scans.
+    /// Returns the result of the scans and of [`end`](LogSource::end).
     ///
     /// # Errors
-    /// [`Error::Stopped`] if the streams were not all scanned.
+    /// [`Error::Stopped`] if the end was not decided.
     pub fn into_decided(self) -> Result<Decided> {
         self.decided.into_inner().ok_or_else(undecided)
     }
@@ -128,7 +128,7 @@ impl LogSource for Streams<'_> {
                 scan.stream
             );
         }
-        // Units of which other owners claim everything are read in their passes.
+        // Units in which other owners claim every frame are read in the passes of those owners.
         let later = self.later;
         for (scan, units) in scans.iter().zip(&mut units) {
             units.retain(|unit| !later.cover(scan.holds(unit)));
@@ -167,7 +167,7 @@ impl LogSource for Streams<'_> {
     }
 }
 
-/// Returns the blocks that a seeded bug plays although they are void.
+/// Returns the void blocks, which a seeded bug plays.
 #[cfg(feature = "flaws")]
 fn void_tail(scans: &[StreamScan], cut: &Cut) -> Vec<Vec<perdura_wal::BlockRef>> {
     use perdura_base::flaw::{Flaw, armed};

@@ -1,6 +1,6 @@
-//! The digests of an image by partition, which the standing proof compares.
+//! The digests of an image's partitions. The standing proof compares them.
 //!
-//! Digests are bound to their pages ([`perdura_page::digest::bound`]).
+//! Each page's digest is bound to the page's number ([`perdura_page::digest::bound`]).
 
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::{CkptEpoch, Epoch, PartitionId};
@@ -14,16 +14,17 @@ use crate::images::ImageStatus;
 pub struct SweepDigest {
     /// The image's checkpoint epoch.
     pub k: CkptEpoch,
-    /// Every record that the image does not reflect has this epoch or a later one.
+    /// The lowest epoch that a record which the image does not reflect can have.
     pub begin: Epoch,
-    /// Every record that it reflects has this epoch or an earlier one.
+    /// The highest epoch that a record which the image reflects can have.
     pub end: Epoch,
-    /// By partition: the XOR of the digests of its pages, each bound to its page.
+    /// For each partition, the XOR of the digests of its pages, each bound to its page.
     pub partitions: Vec<u64>,
 }
 
 impl SweepDigest {
-    /// Returns the digest of an image. `None`: the image is not complete, or its build did not note its begin.
+    /// Returns the digest of an image. `None`: the image is not complete, or the build that made it did not note its
+    /// lowest epoch.
     #[must_use]
     pub(crate) fn of_image(
         image: &ImageStatus,
@@ -43,8 +44,8 @@ impl SweepDigest {
     }
 }
 
-/// Returns the digest of a partition's pages in an image, each bound to its page. In a consistent image pages of odd
-/// chunks do not count.
+/// Returns the digest of a partition's pages in an image, each bound to its page. In a consistent image the pages of
+/// odd chunks are left out.
 #[must_use]
 pub(crate) fn digest_of(
     directory: &Directory,

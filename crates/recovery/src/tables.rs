@@ -1,51 +1,52 @@
-//! A restart's knowledge of the tables: which there are, and of which kind each is.
+//! The tables of a database and their kinds, as a restart knows them.
 //!
-//! A kind says how a table's keys are ordered, how its log records address its rows, and which
-//! component holds it. It belongs to the table. The form of a single record belongs to the record's
-//! frame, whose kind names it ([`perdura_wal::FrameKind`]).
+//! The kind of a table says how its keys are ordered, how its log records address its rows, and which component holds
+//! it. The form of a single record is not part of the table's kind: the kind of the record's frame defines it
+//! ([`perdura_wal::FrameKind`]).
 
 use std::collections::BTreeMap;
 
 use perdura_base::TableId;
 use perdura_heap::TableForm;
 
-/// The tables that there are.
+/// The tables and their kinds.
 pub type Catalog = BTreeMap<TableId, TableKind>;
 
 /// The kind of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TableKind {
-    /// The indexes that its keys are in.
+    /// The indexes that contain the table's keys.
     pub order: KeyOrder,
-    /// The address in its log records.
+    /// The form of address in its log records.
     pub addressing: Addressing,
     /// The component that holds its rows.
     pub component: ComponentKind,
 }
 
-/// The indexes that a table's keys are in.
+/// The indexes that contain a table's keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyOrder {
-    /// By their hashes.
+    /// An index by hash.
     Hashed,
-    /// By their hashes, and by their bytes.
+    /// An index by hash, and another by the keys' bytes.
     Ordered,
 }
 
-/// The address in the log records of a table. It decides what a record must find before it is
+/// The form of address in the log records of a table. It decides which structures must exist before a record can be
 /// replayed.
 ///
-/// Page addressing needs no index: the restart builds the indexes after the log. Records that name keys are played
-/// when the indexes are there. A build refuses a table whose addressing it does not know, by the table's name.
+/// Records that address pages need no index: they are played before the indexes are built. Records that name keys are
+/// played after that. A build that does not know a table's addressing refuses to open the database, with an error that
+/// names the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Addressing {
     /// A page and bytes within it.
     Page,
-    /// A key, or the call that changed rows.
+    /// A key, or the procedure call that changed the rows.
     Key,
 }
 
-/// The closed set of data components, as a table's row names them.
+/// The data components, as a catalog row names them. The set is closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ComponentKind {
     /// [`perdura_heap`]: slotted pages in memory.
@@ -54,12 +55,12 @@ pub enum ComponentKind {
     Tree,
 }
 
-/// A part of a table's kind that this build does not know: its name and its code.
+/// An error: this build does not know a part of a table's kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UnknownKind {
-    /// The part's name.
+    /// The name of the part of the kind.
     pub part: &'static str,
-    /// The code of that part.
+    /// The unknown code in that part.
     pub code: u8,
 }
 
@@ -67,7 +68,7 @@ const COMPONENT_SHIFT: u32 = 4;
 const ADDRESSING_MASK: u8 = 0x0f;
 
 impl TableKind {
-    /// Returns a page-addressed table of the heap.
+    /// Returns the kind of a page-addressed table in the heap.
     #[must_use]
     pub fn heap(order: KeyOrder) -> TableKind {
         TableKind {
@@ -77,7 +78,7 @@ impl TableKind {
         }
     }
 
-    /// Returns a table in a tree, whose keys are in order and whose records name them.
+    /// Returns the kind of a table in a tree: its keys are in order, and its records name keys.
     #[must_use]
     pub fn tree() -> TableKind {
         TableKind {
@@ -87,7 +88,7 @@ impl TableKind {
         }
     }
 
-    /// Returns whether the keys are also in an index by their bytes.
+    /// Returns whether the table also has an index by the keys' bytes.
     #[must_use]
     pub fn is_ordered(self) -> bool {
         match self.order {
@@ -96,7 +97,7 @@ impl TableKind {
         }
     }
 
-    /// Returns the heap's form of the table, as far as its kind decides it.
+    /// Returns the table's form in the heap, as far as the kind defines it.
     #[must_use]
     pub fn form(self) -> TableForm {
         let keyed = match self.addressing {
@@ -111,7 +112,7 @@ impl TableKind {
         }
     }
 
-    /// Returns the two bytes of a catalog row that hold it (docs/formats/catalog.md).
+    /// Encodes the kind as the two bytes of a catalog row (docs/formats/catalog.md).
     #[must_use]
     pub fn encode(self) -> [u8; 2] {
         let order = match self.order {
@@ -129,10 +130,10 @@ impl TableKind {
         [order, component << COMPONENT_SHIFT | addressing]
     }
 
-    /// Reads the two bytes.
+    /// Decodes the two bytes of [`encode`](Self::encode).
     ///
     /// # Errors
-    /// The first part that this build does not know.
+    /// The first part of the kind that this build does not know.
     pub fn decode(bytes: [u8; 2]) -> Result<TableKind, UnknownKind> {
         let [order, how] = bytes;
         let unknown = |part, code| Err(UnknownKind { part, code });

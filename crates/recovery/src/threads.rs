@@ -1,4 +1,4 @@
-//! Runs threads side by side and ends them together.
+//! Runs threads in parallel and waits for the end of all of them.
 
 use std::thread::{Builder, Scope, ScopedJoinHandle};
 
@@ -18,7 +18,7 @@ impl<F: Fn()> Drop for OnPanic<F> {
 /// Starts a thread of a scope.
 ///
 /// # Errors
-/// [`Error::Io`] if the system gives no thread; then `work` does not begin.
+/// [`Error::Io`] if the system cannot start a thread. Then `work` is not called.
 pub fn start<'scope, T: Send + 'scope>(
     scope: &'scope Scope<'scope, '_>,
     work: impl FnOnce() -> T + Send + 'scope,
@@ -27,7 +27,7 @@ pub fn start<'scope, T: Send + 'scope>(
     started.map_err(|error| Error::io("start", "a thread", error))
 }
 
-/// Runs `work` on the caller's thread and on `threads - 1` others, or as many as the system gives.
+/// Runs `work` on the caller's thread and on `threads - 1` others, or on as many of these as the system can start.
 ///
 /// # Errors
 /// The first error of a thread, in the order in which the threads began.

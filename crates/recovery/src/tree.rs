@@ -1,36 +1,37 @@
-//! The tree's part of a restart: from the log and the pages on disk to tables that can be read.
+//! The tree's part of a restart: makes readable tables from the log and the pages on disk.
 //!
 //! ```text
 //! log durable ─► pages repaired ─► analysis, changes of structure redone ─► operations redone ─► anchor ─► losers undone ─► work
 //! ```
-//! 1. The contents of the log are made durable, because the next steps write pages.
-//! 2. Pages that a crash has torn are made whole from the double-write file.
+//! 1. The log is made durable, because the next steps write pages.
+//! 2. Pages that a crash has torn are restored from the double-write file.
 //! 3. *Analysis* reads the tree's records from the redo start on. It redoes the changes of structure, and makes a table
-//!    of the pages that were dirty. If a method makes its table from operations, analysis reads those too.
-//! 4. *Redo* reads the operations of all transactions in the order of their numbers. For most of them the table shows,
-//!    before their page is read, that the page has them. Redo also notes the transactions that have not ended.
-//! 5. The restart names the new life in the anchor. Only then are the losers undone, in that life. Compensations in a
-//!    life without a name would be made twice.
+//!    of the pages that were dirty. If the method makes its table from operations, analysis also reads the operations.
+//! 4. *Redo* reads the operations of all transactions in the order of their numbers. For most operations the table
+//!    shows, without a read of the operation's page, that the page has the operation. Redo also notes the transactions
+//!    that have not ended.
+//! 5. The restart names the new life in the anchor. Losers are undone only after that, in the new life. Otherwise a
+//!    crash before the anchor names the life would make the next restart log the same compensations again.
 //!
 //! | module | one idea |
 //! |---|---|
 //! | `log` | the numbered frames of all streams, in the order of their numbers |
-//! | [`play`] | the tables of dirty pages as rows: how the methods differ |
+//! | [`play`] | the tables of dirty pages, in which the methods differ |
 //! | [`losers`] | the transactions that are open at the log's end |
-//! | `ahead` | reading pages before redo wants them
+//! | `ahead` | reading pages before redo needs them |
 //! | [`live`] | a tree in an open database, and its share of a checkpoint |
-//! | [`writing`] | the changes of transactions, in pages and log |
+//! | [`writing`] | making the changes of transactions, in pages and log |
 //! | `settle` | the undo of losers |
-//! | [`contents`](mod@contents) | the rows in one number |
+//! | [`contents`](mod@contents) | a digest of all rows |
 //! | [`writer`] | the tree's records in the log |
 //!
 //! # Source
 //! *Implementing Performance Competitive Logical Recovery* (002), sections 4 and 5.
 //!
 //! # Deviations
-//! * One pass of analysis serves any number of streams: their frames are merged by number.
-//! * The paper's DC recovers its structure, then TC sends operations. Here both are one part of a restart, which knows
-//!   only the ends of transactions.
+//! * There is one pass of analysis for any number of streams, whose frames are merged by number.
+//! * In the paper the DC recovers its structure, and then the TC sends operations. Here one part of a restart does
+//!   both.
 
 mod ahead;
 pub mod contents;
@@ -76,15 +77,15 @@ use play::{Analysis, Redo};
 
 pub use crate::tree_means::TreeMeans;
 
-/// Notes of a life begin at its number shifted by this. So no number is used twice, and a restart need not search for
-/// the highest.
+/// The numbers of a life's notes begin at the life's number, shifted left by this many bits. So no number is used
+/// twice, and a restart need not search for the highest.
 const NOTE_SHIFT: u32 = 40;
 
-/// A tree that is back.
+/// A restarted tree.
 pub struct RestartedTree {
-    /// The tree. Its pages have the state of the log's end, losers included.
+    /// The tree. Its pages have the state of the log's end, including the changes of losers.
     pub tree: Arc<Tree>,
-    /// The transactions that are open.
+    /// The transactions that are open, and are to be undone.
     pub losers: Vec<Loser>,
 }
 
@@ -97,7 +98,7 @@ pub(crate) struct Part<'a> {
     pub play: TreePlay,
 }
 
-/// Opens the files of the tree that the anchor names, as far as they exist.
+/// Opens the files of the tree that the anchor names.
 pub(crate) fn open_pages(
     options: &RestartOptions,
     anchor: &Anchor,
@@ -139,7 +140,7 @@ impl Part<'_> {
         self.check_reach(file.reach()?)?;
         self.check_age(&file)?;
         file.repair()?;
-        // It may have been the meta page that was damaged.
+        // The check is repeated, because the meta page itself may have been repaired.
         self.check_age(&file)?;
         let mut report = TreeReport {
             redo_start: self.tree.rssp.0,
@@ -195,12 +196,13 @@ impl Part<'_> {
         &self.options.tree
     }
 
-    /// Returns the end of the stable log: everything that counts is durable.
+    /// Returns the end of the stable log. All of the log up to the cut is durable.
     fn eosl(&self) -> Gsn {
         self.log.cut.gsn_max
     }
 
-    /// Repeats a call while its pages find no frame, with steps of the writer in between.
+    /// Repeats a call while it finds no free frame for a page. Between the attempts the writer takes a step, which can
+    /// free a frame.
     fn insist<T>(&self, tree: &Tree, call: impl FnMut() -> Result<Answer<T>>) -> Result<T> {
         insist(call, || tree.pool().write_step(self.eosl()))?.ok_or_else(|| {
             Error::Usage(format!(
@@ -210,8 +212,8 @@ impl Part<'_> {
         })
     }
 
-    /// Fails if the log ends before the pages do. A log may lose its newest blocks in a way that looks like a torn
-    /// tail. Then pages would have changes that no record describes.
+    /// Fails if the pages have changes beyond the end of the log. If a log loses its newest blocks, that may look like
+    /// a torn tail. Then pages would have changes that no record describes.
     fn check_reach(&self, newest: Gsn) -> Result<()> {
         let last = log::last_number(&self.log.scans)?.max(self.tree.rssp);
         if newest <= last {
@@ -227,8 +229,8 @@ impl Part<'_> {
         ))
     }
 
-    /// Fails if the pages are older than the anchor: a checkpoint that has ended has written its redo start into the
-    /// meta page.
+    /// Fails if the pages are older than the anchor's redo start. Every complete checkpoint has written its redo start
+    /// into the meta page, so an older meta page proves that the file is old.
     fn check_age(&self, file: &PageFile) -> Result<()> {
         let Some(newest) = file.newest_structure()? else {
             return Ok(());
@@ -250,7 +252,8 @@ impl Part<'_> {
         ))
     }
 
-    /// Takes a step of the writer if many pages are dirty: a pool that is full of them would stop redo for longer.
+    /// Takes a step of the writer if many pages are dirty. If the whole pool became dirty, redo would have to wait
+    /// longer.
     fn tend(&self, tree: &Tree) -> Result<()> {
         let dirty = tree.pool().monitor().lock().dirty_count();
         if dirty > self.means().dirty_max {
@@ -259,7 +262,7 @@ impl Part<'_> {
         Ok(())
     }
 
-    /// Fails if the redo start is beyond this log.
+    /// Fails if the redo start lies beyond the end of the log.
     fn check_redo_start(&self) -> Result<()> {
         let (rssp, last) = (self.tree.rssp, self.log.cut.gsn_max);
         if rssp <= last {

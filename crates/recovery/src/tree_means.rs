@@ -1,37 +1,39 @@
-//! The means of a tree's restart: its pages in memory, and how its file is read.
+//! The options of a tree's restart: the size of its pool, and how its file is read.
 
 use perdura_base::{Error, Result};
 use perdura_device::Access;
 use perdura_tree::monitor::Limits;
 
-/// The part of a pool's pages that redo may leave dirty before it writes some, percent.
+/// The share of a pool's pages that may be dirty before redo writes some, percent.
 const DIRTY_PERCENT: usize = 80;
 
-/// The means of a tree's restart.
+/// The options of a tree's restart.
 #[derive(Debug, Clone, Copy)]
 pub struct TreeMeans {
-    /// Pages in memory.
+    /// The number of pages that fit in memory.
     pub frames: usize,
-    /// The limits at which notes are cut.
+    /// The limits at which collected notes are logged.
     pub limits: Limits,
-    /// True if a Δ has the number of each update (appendix D.1).
+    /// True if a Δ record contains the number of each update (appendix D.1).
     pub with_numbers: bool,
-    /// Pages that redo may leave dirty before it writes some between two operations.
+    /// The number of pages that may be dirty before redo writes some, between two operations.
     pub dirty_max: usize,
-    /// The access to the pages' file.
+    /// The form of access to the file of pages: direct or buffered.
     pub access: Access,
-    /// Threads that read ahead, if the method does; 0: the restart reads ahead itself, between two operations.
+    /// The number of threads that read ahead, if the method reads ahead. 0: the restart itself reads ahead, between two
+    /// operations.
     pub readers: usize,
 }
 
-/// The fewest pages in memory: those that a change of a tall tree's structure may need at once, and a few more.
+/// The least number of pages in memory: as many as a change of structure of a tall tree needs at the same time, and a
+/// few more.
 const FRAMES_MIN: usize = 8;
 
 impl TreeMeans {
-    /// Checks the number of pages in memory.
+    /// Checks that enough pages fit in memory.
     ///
     /// # Errors
-    /// [`Error::Usage`] if they are too few.
+    /// [`Error::Usage`] if there are fewer than the tree needs.
     pub fn check(&self) -> Result<()> {
         if self.frames < FRAMES_MIN {
             return Err(Error::Usage(format!(
@@ -42,8 +44,8 @@ impl TreeMeans {
         Ok(())
     }
 
-    /// Returns the means of a pool of `frames` pages. Small pools cut their notes more often, so that the log soon
-    /// notes each page that is written.
+    /// Returns the options for a pool of `frames` pages. With a small pool, notes are logged more often, so that the
+    /// log soon has a note of each page that is written.
     #[must_use]
     pub fn of_frames(frames: usize) -> TreeMeans {
         let usual = Limits::default();
@@ -63,7 +65,7 @@ impl TreeMeans {
 }
 
 impl Default for TreeMeans {
-    /// Returns the means for 4096 pages: 32 MiB of pages of 8 KiB.
+    /// Returns the options for 4096 pages: 32 MiB of pages of 8 KiB.
     fn default() -> TreeMeans {
         TreeMeans::of_frames(4096)
     }

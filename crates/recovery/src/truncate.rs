@@ -1,5 +1,5 @@
-//! The position up to which the log may be cut. One function computes it, and one assertion guards
-//! it.
+//! Computes the position up to which the log may be cut. No other function computes it, and one assertion checks it
+//! before each cut.
 
 use perdura_base::Pos;
 use perdura_base::flaw::{Flaw, armed};
@@ -7,11 +7,12 @@ use perdura_base::flaw::{Flaw, armed};
 use crate::anchor::Anchor;
 use crate::images::ImageStatus;
 
-/// Returns the position in every stream below which neither a restart nor the archive needs the log any more, given an
-/// anchor that is durable.
+/// Returns, for each stream, the position below which neither a restart nor the archive needs the log any more. The
+/// anchor must be durable.
 ///
-/// The log reaches back to the *older* complete image. So a restart can begin with either image, and a damaged page of
-/// one can be rebuilt from the other. If there is an archive, the log also keeps what the archive does not hold yet.
+/// The log reaches back to the begin of the *older* complete image. So a restart can begin with either image, and a
+/// damaged page of the newer image can be rebuilt from the older. If there is an archive, the log also keeps everything
+/// from the archive's end on.
 #[must_use]
 pub fn truncation_floor(anchor: &Anchor) -> Vec<Pos> {
     let complete = || anchor.images.iter().filter(|image| image.is_complete());

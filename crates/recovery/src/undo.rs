@@ -1,9 +1,9 @@
 //! The second pass: undoes the changes of transactions that never ended.
 //!
-//! It reads their records backward, from the end of the life in which they were lost to the first of their records. If
-//! the scheme commutes, it XORs every record of a loser once more, compensations included, because all of them are in
-//! the state at that point. Before-images must be restored in the reverse order of the changes; compensations are
-//! skipped, because the changes that they reverted are undone in the same pass.
+//! It reads the log of the life in which they were lost backward, from its end to the first record of any of them. In a
+//! scheme of XOR records, it XORs every record of a loser once more, compensations included, because all of them are in
+//! the state at that point. In a scheme of before-images, it restores these in the reverse order of the changes. There
+//! it skips compensations, because the changes that they reverted are undone in the same pass.
 //!
 //! # Source
 //! *Differential Logging* (000), section 2.2, step 3, and section 5.1 (PL2P, DL2P).
@@ -22,7 +22,7 @@ use crate::route::{Route, foreign};
 use crate::source::{Frames, LogSource, Raw};
 use crate::stats::ReplayStats;
 
-/// Undoes the losers of one life of a stream on the partitions that `own` names.
+/// Undoes the losers of one life of a stream, on the partitions for which `own` returns true.
 ///
 /// # Errors
 /// The errors of reading the log again.

@@ -1,8 +1,9 @@
 //! Checks every byte that a restart could need, then restarts the database in memory.
 //!
-//! The restart decides: opening the database, a dry run and `verify` call one function, so they refuse the same
-//! databases with the same words. The checks before it also read what a restart would not: the older image, and the log
-//! that only the older image needs. So they find damage before it costs anything.
+//! Only the restart decides whether the database is refused. Opening the database, a dry run and `verify` call the same
+//! function, so they refuse the same databases with the same words. The checks before the restart also read data that a
+//! restart would not: the older image, and the log that only the older image needs. So they find damage while it does
+//! no harm yet.
 
 use perdura_base::{Epoch, Error, ImageSlot, Pos, Result, StreamId};
 use perdura_wal::anchor::COMBINED;
@@ -22,7 +23,7 @@ use crate::restart::{RestartOptions, Restarted, restart};
 
 pub use crate::findings::{Findings, ImageFindings, Problem, StreamFindings, TreeFindings};
 
-/// The findings, and whether a restart refuses the database for them.
+/// The findings, and the error if a restart refuses the database.
 pub struct Verified {
     /// The findings.
     pub found: Findings,
@@ -30,12 +31,12 @@ pub struct Verified {
     pub refusal: Option<Error>,
 }
 
-/// Checks a stopped database and restarts it in memory. `options` are those of a dry run, over disks that its writes to
-/// pages do not change. `describe` returns the rows and the digest. `Ok(None)`: there is no database.
+/// Checks a stopped database and restarts it in memory. `options` are those of a dry run, with disks that its writes to
+/// pages do not change. `describe` returns the number of rows and their digest. `Ok(None)`: there is no database.
 ///
 /// # Errors
-/// The obstacles that prevent even the begin of a restart: no readable anchor, files that are
-/// missing or another database's.
+/// The errors because of which a restart cannot even begin: the anchor cannot be read, or files are missing or belong
+/// to another database.
 pub fn verify(
     options: &RestartOptions,
     describe: &dyn Fn(&Restarted) -> Result<(u64, String)>,
@@ -66,7 +67,7 @@ pub fn verify(
         }
         Err(error) => {
             found.refused = Some(error.to_string());
-            // Only the restart finds this: frames that contradict each other.
+            // Only the restart finds frames that contradict each other, so such an error is added to the problems.
             if found.problems.is_empty() && matches!(error, Error::Corrupt(_)) {
                 found.problem("log", &error);
             }
@@ -92,7 +93,8 @@ impl Checked<'_> {
             false => "the other copy is intact",
         };
         for note in notes {
-            // An update that was interrupted between the copies is no damage.
+            // A note about an update that was interrupted between the two copies does not report damage, so it stays a
+            // note.
             let (file, what) = if note.starts_with("anchor copy") {
                 ("anchor", format!("{note}; {other}"))
             } else if note.starts_with(VERSION_PATH) {
@@ -140,7 +142,7 @@ impl Checked<'_> {
         }
     }
 
-    /// Checks that the log has reached the epoch on which each complete image rests.
+    /// Checks that the log reaches the end epoch of each complete image.
     fn check_end(&self, durable: Epoch, found: &mut Findings) {
         for slot in ImageSlot::ALL {
             let image = self.anchor.image(slot);
@@ -164,7 +166,7 @@ impl Checked<'_> {
     }
 }
 
-/// Checks every frame of a stream up to its cut, if it has one.
+/// Checks every frame of a stream, up to `ends_at` if that is known.
 fn check_stream(mut scan: StreamScan, ends_at: Option<Pos>, found: &mut Findings) {
     let stream = scan.stream;
     if let Some(end) = ends_at {
@@ -214,12 +216,12 @@ fn parses(frame: Frame<'_>, counts: &mut FrameCounts) -> bool {
     let mut owners = OWNERS.iter();
     match owners.find_map(|owner| owner.parses(frame, counts)) {
         Some(parses) => parses,
-        // The log's own.
+        // A frame without an owner, of the log itself.
         None => frame.kind != FrameKind::Restart || RestartRecord::decode(frame.payload).is_some(),
     }
 }
 
-/// Returns the begin, in each stream, of the log that a restart could need: at the older image.
+/// Returns, for each stream, the position from which a restart could need the log: the begin of the older image.
 #[must_use]
 pub fn log_begin(anchor: &Anchor) -> Vec<Pos> {
     let complete = anchor.images.iter().filter(|image| image.is_complete());

@@ -1,13 +1,13 @@
-//! Reports of the log's durable end to the anchor.
+//! Writes the log's durable end into the anchor.
 //!
-//! The end of a log is the one place where a cut and a torn tail look alike. So the anchor, which is on another disk or
-//! at least in another file, names a durable epoch and the end of each stream's part of it. A restart that finds less
-//! refuses to start. The engine calls [`vouch`] about once a second while the log is written and when it is closed; no
-//! commit waits for it.
+//! At the end of a log, a file that lost its newest blocks looks like a tail that a crash has torn. So the anchor,
+//! which is on another disk or at least in another file, names a durable epoch, and the position in each stream at
+//! which that epoch ends. A restart that finds less log refuses to start. The engine calls [`vouch`] about once a
+//! second while the log is written and when it is closed; no commit waits for it.
 //!
 //! # Invariants
-//! * The anchor names at most D: a record is vouched for when it is durable and never before.
-//! * The anchor's durable end only grows.
+//! * The epoch that the anchor names is at most D: no record is vouched for before it is durable.
+//! * The end that the anchor names never goes back.
 
 use perdura_base::Result;
 use perdura_base::flaw::{Flaw, armed};
@@ -15,11 +15,11 @@ use perdura_wal::{History, Rung, Wal};
 
 use crate::anchor_cell::AnchorCell;
 
-/// Makes the anchor vouch for the log that is durable now. Returns whether it had to be written.
+/// Makes the anchor vouch for the log that is durable now. Returns whether the anchor had to be written.
 ///
 /// # Errors
-/// The log has stopped. Or the anchor cannot be written, which stops the log, unless it was refused for want of space:
-/// then the caller calls it again later.
+/// The log has stopped. Or the anchor cannot be written, which stops the log. If only space is missing, the log is not
+/// stopped, and the caller tries again later.
 pub fn vouch(anchor: &AnchorCell, wal: &Wal) -> Result<bool> {
     wal.check()?;
     let is_known = anchor.get().vouched.epoch >= wal.durable(Rung::Disk);
@@ -31,8 +31,8 @@ pub fn vouch(anchor: &AnchorCell, wal: &Wal) -> Result<bool> {
         .map(|_| true)
 }
 
-/// Marks the anchor clean and makes it vouch for the log's exact end. The caller has checkpointed and flushed,
-/// and nothing runs.
+/// Marks the anchor clean and makes it vouch for the log's exact end. The caller has taken a checkpoint and flushed the
+/// log, and nothing is running.
 ///
 /// # Errors
 /// [`perdura_base::Error::Stopped`] with the error of the anchor's disk.
@@ -42,8 +42,8 @@ pub fn mark_clean(anchor: &AnchorCell, wal: &Wal) -> Result<()> {
         record.clean = true;
     });
     if let Err(error) = marked {
-        // An update that is refused for want of space would come into force later, whatever happens
-        // in between.
+        // An update that is refused for want of space would still take effect with a later update, when the database
+        // may not be clean. So the log is stopped.
         wal.stop("anchor", &error);
     }
     wal.check()
@@ -53,7 +53,7 @@ pub fn mark_clean(anchor: &AnchorCell, wal: &Wal) -> Result<()> {
 /// other update follows in this life.
 ///
 /// # Errors
-/// The log has stopped, or the anchor cannot be written. Its earlier entry stays true.
+/// The log has stopped, or the anchor cannot be written. The end that the anchor named before stays valid.
 pub fn vouch_last(anchor: &AnchorCell, wal: &Wal) -> Result<()> {
     wal.check()?;
     if anchor.get().vouched.epoch < wal.durable(Rung::Disk) {
@@ -62,7 +62,7 @@ pub fn vouch_last(anchor: &AnchorCell, wal: &Wal) -> Result<()> {
     Ok(())
 }
 
-/// Puts the durable end of the log into the record.
+/// Sets the durable end in the anchor's record to that of the log.
 fn take_over(record: &mut History, wal: &Wal) {
     let durable = wal.durable_end(match armed(Flaw::VouchedOnMirror) {
         true => Rung::Mirror,

@@ -1,24 +1,27 @@
-//! The work of the transaction layer around a checkpoint's window.
+//! The work of the transaction layer at the begin and the end of a checkpoint's window.
 //!
-//! The *window* of checkpoint k reaches from its begin marks to its end marks. In executor mode a partition's latch
-//! covers whole transactions, so that nothing else is needed. If transactions interleave, a rollback that is not logged
-//! must lie wholly before or wholly behind a window. Its changes have no tag that could show on which side of a page's
-//! visit they fell. Also, the end mark of a stream lists the transactions that are active in it at that instant.
+//! The *window* of checkpoint k reaches from its begin marks to its end marks. In executor mode a transaction holds its
+//! partitions' latches from begin to end, so the window needs nothing more. If transactions interleave, a rollback that
+//! is not logged must lie wholly before or wholly after a window. Its changes have no tag that shows whether they came
+//! before or after a page's visit. Also, the end mark of a stream then lists the transactions that are active in the
+//! stream at that instant.
 //!
-//! *Premise of redo from the begin marks.* A restart by physical records redoes, in the order of their global numbers,
-//! what lies behind the begin mark of each stream. So all begin marks together are one instant in that order: every
-//! record ahead of its stream's mark has a smaller number than every record behind its stream's mark. Suppose the marks
-//! were set one by one while numbers are given out. Then a record behind one stream's mark could change a slot, and
-//! after it a record ahead of another stream's mark. Redo would play the first, skip the second, and overwrite the
-//! newer bytes of the image. XOR records need none of this: their tags decide.
+//! *Premise of redo from the begin marks.* A restart by physical records redoes the records behind the begin mark of
+//! each stream, in the order of their global numbers. So all begin marks together must be one instant in that order:
+//! every record before its stream's mark has a smaller number than every record behind its stream's mark. Suppose that
+//! numbers were given out while the marks are set one by one. Then a record behind the mark of stream 1 could change a
+//! slot, and a later record before the mark of stream 2 could change the same slot again. Redo would play the first
+//! record and skip the second, and so overwrite the newer bytes in the image. XOR records do not need this premise:
+//! their tags decide.
 //!
 //! # Source
 //! *Differential Logging* (000), algorithm 2, steps 1 and 3.
 //!
 //! # Deviations
-//! The list of active transactions is captured and its frame appended in one step, under the lock that every begin,
-//! commit and abort of the stream takes. Otherwise a restart would undo a transaction that commits between the two. The
-//! paper has neither this nor the gate for rollbacks, and does not say that begin marks are one instant.
+//! Capturing the list of active transactions and appending the end mark with the list are one step. It holds the lock
+//! that every begin, commit and abort of the stream takes. Otherwise a restart would undo a transaction that commits
+//! between the capture and the append. The paper has neither this step nor the rule for rollbacks, and does not say
+//! that the begin marks are one instant.
 
 use std::sync::Arc;
 
@@ -36,7 +39,7 @@ pub struct Beginning<'a> {
     pub heap: &'a Arc<Heap>,
     /// The image that is about to be written.
     pub slot: ImageSlot,
-    /// The checkpoint's number.
+    /// The checkpoint's epoch.
     pub k: CkptEpoch,
 }
 
@@ -48,26 +51,26 @@ pub struct Begun {
     pub cut: Option<Cut>,
 }
 
-/// The two ends of a window, as the transactions see them.
+/// The begin and the end of a window, as the transaction layer implements them.
 pub trait Window: Send + Sync {
-    /// Begins a window: calls `mark` once, which appends the begin marks and then publishes the
-    /// checkpoint epoch, and returns the marks. During this, no record that redo orders by its
-    /// global number is numbered or appended, in any stream: the marks are one instant. If the
-    /// image must be consistent, all of it happens under the latches of a cut.
+    /// Begins a window: calls `mark` once. `mark` appends the begin marks, then publishes the checkpoint epoch, and
+    /// returns the marks. Meanwhile no record that redo orders by its global number may be numbered or appended in any
+    /// stream, so that the marks are one instant. If the image must be consistent, all of this happens under the
+    /// latches of a cut.
     fn begin(&self, at: Beginning<'_>, mark: &mut dyn FnMut() -> Vec<Pos>) -> Begun;
 
     /// Ends the window: appends the end marks of checkpoint `k`. Returns the cover of the window; `marks` are its begin
     /// marks.
     fn end(&self, wal: &Wal, k: CkptEpoch, marks: &[Pos]) -> Cover;
 
-    /// Ends the window without marks: the checkpoint was cancelled.
+    /// Ends the window without end marks, because the checkpoint was cancelled.
     fn cancel(&self);
 }
 
-/// The window of executor mode: only the marks, and a cut once there is a key-addressed table.
+/// The window of executor mode. It only appends the marks, and makes a cut once there is a key-addressed table.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ExecutorWindow {
-    /// Every checkpoint is a cut.
+    /// True if every checkpoint is to be a cut.
     pub cuts: bool,
 }
 

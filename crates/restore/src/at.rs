@@ -1,13 +1,14 @@
-//! The moment to restore, as an operator names it: an epoch, a time, or a span before the archive's end.
+//! The moment to restore, as an operator gives it: an epoch, a time, or a span before the archive's end.
 //!
-//! Epochs are the archive's coordinates; the clock is a second scale. Runs list *moments*, epochs with the wall clock
-//! at which they were closed, at most a thousand a run. A time means the last listed moment that is not behind it. A
-//! clock that was set back counts as stopped until it has caught up, so later moments never have earlier times. The
-//! archiver writes moments in this way, and moments of another build are read in this way.
+//! The archive counts in epochs; clock times are translated into epochs. Each run lists at most a thousand *moments*:
+//! epochs with the wall-clock time at which they were closed. A time means the last listed moment that is not later
+//! than the time. If the clock was set back, it counts as stopped until it has caught up, so a later moment never has
+//! an earlier time. The archiver writes moments by this rule. Moments that another build wrote are corrected by it when
+//! they are read.
 //!
 //! # Source
 //! "Single-pass restore after a media failure", section 3.2, restores to the end of the log. An earlier point in time
-//! is our addition. It is exact because the records commute.
+//! is our addition. The result is exact because the records commute.
 
 use std::fmt;
 use std::str::FromStr;
@@ -20,10 +21,10 @@ use perdura_wal::Archived;
 
 use crate::listed::Listed;
 
-/// A moment, as an operator names it.
+/// A moment, as an operator gives it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum At {
-    /// Behind all commits of this epoch and before those of the next.
+    /// After all commits of this epoch and before those of the next.
     Epoch(Epoch),
     /// A reading of the clock, microseconds since 1970.
     Time(u64),
@@ -62,7 +63,8 @@ impl fmt::Display for At {
     }
 }
 
-/// The line of moments, visited in their order. It knows its bounds and the last moment that is not behind a time.
+/// Collects facts about moments that are visited in order: the first moment, the last, and the last that is not later
+/// than a given time.
 #[derive(Debug, Default)]
 pub(crate) struct Timeline {
     first: Option<Moment>,
@@ -71,7 +73,7 @@ pub(crate) struct Timeline {
 }
 
 impl Timeline {
-    /// Continues to a later moment.
+    /// Visits the next moment.
     pub(crate) fn note(&mut self, moment: Moment, time_us: u64) {
         let before = self.last;
         debug_assert!(
@@ -93,7 +95,7 @@ impl Timeline {
         self.last = Some(moment);
     }
 
-    /// Returns the last moment that is not behind a time.
+    /// Returns the last visited moment that is not later than the time. Fails if the time lies outside the moments.
     fn at(&self, at: At, time_us: u64) -> Result<Moment> {
         let (Some(first), Some(last)) = (self.first, self.last) else {
             return Err(Error::Usage(
@@ -115,12 +117,13 @@ impl Timeline {
     }
 }
 
-/// Returns the moments of a run.
+/// Returns the moments that a run lists.
 fn of_run(run: &Run) -> impl Iterator<Item = Moment> + '_ {
     run.moments().list().iter().copied()
 }
 
-/// Visits the moments of an archive's runs, then of the runs that follow it, in their order. One run is open at a time.
+/// Visits the moments of an archive, then those of the runs that follow it, in order. Only one run of the archive is
+/// open at a time.
 fn walk(store: &Store, tail: &[Arc<Run>], mut each: impl FnMut(Moment)) -> Result<()> {
     if let Some(moments) = of_backups(store)? {
         moments.into_iter().for_each(each);
@@ -133,7 +136,7 @@ fn walk(store: &Store, tail: &[Arc<Run>], mut each: impl FnMut(Moment)) -> Resul
     Ok(())
 }
 
-/// Returns the last moment that [`walk`] comes to.
+/// Returns the last moment that [`walk`] would visit.
 fn last_of(store: &Store, tail: &[Arc<Run>]) -> Result<Option<Moment>> {
     if let Some(moments) = of_backups(store)? {
         return Ok(moments.last().copied());
@@ -152,15 +155,14 @@ pub(crate) fn last_listed(store: &Store) -> Result<Option<Moment>> {
     last.transpose()
 }
 
-/// Returns the moments of a database whose only moments are its backups. `None`: the database has
-/// others.
+/// Returns the moments of a database that has moments only at its backups. `None`: the runs of the database have
+/// moments too.
 fn of_backups(store: &Store) -> Result<Option<Vec<Moment>>> {
     let manifest = store.manifest();
     let mut moments: Vec<Moment> = Vec::new();
     let mut is_ordered = false;
     for id in manifest.backups() {
-        // A backup that cannot be opened is no moment. The restore names it when it looks for a
-        // backup.
+        // A backup that cannot be opened gives no moment. The restore reports it later, when it chooses a backup.
         let Ok(backup) = store.open_backup(id) else {
             continue;
         };
@@ -175,18 +177,18 @@ fn of_backups(store: &Store) -> Result<Option<Vec<Moment>>> {
 }
 
 impl At {
-    /// Returns the epoch that is meant, in an archive and the runs that follow it.
+    /// Returns the epoch that `self` means in an archive and the runs that follow it.
     ///
     /// # Errors
-    /// [`Error::Usage`] for a time that is not between the first and the last moment, with both; those of a run that
-    /// cannot be opened.
+    /// [`Error::Usage`] for a time that is not between the first and the last moment; the error names both. Those of a
+    /// run that cannot be opened.
     pub fn resolve(self, store: &Store, tail: &[Arc<Run>]) -> Result<Epoch> {
         let time_us = match self {
             At::Epoch(epoch) => return Ok(epoch),
             At::Time(us) => us,
             At::BeforeEnd(us) => {
                 let last = last_of(store, tail)?;
-                // A time before the first moment is refused below, with the range.
+                // A time before the first moment is refused below, with an error that names the range.
                 last.map_or(0, |last| last.wall_us).saturating_sub(us)
             }
         };
@@ -198,8 +200,8 @@ impl At {
     }
 }
 
-/// Returns the time at which an epoch was closed, as far as runs list moments: the wall clock of the last moment up to
-/// it.
+/// Returns about the time at which an epoch was closed: the time of the last moment up to it that these runs list.
+/// `None`: they list none.
 pub(crate) fn wall_of(runs: &[Arc<Run>], epoch: Epoch) -> Option<u64> {
     let moments = runs.iter().flat_map(|run| run.moments().list());
     let up_to = moments.filter(|moment| moment.epoch <= epoch);

@@ -1,14 +1,14 @@
-//! The copy of the newest image to an archive, as a *backup*.
+//! Copies the newest image to an archive, as a *backup*.
 //!
-//! The copy is a machine: a step reads pages that lie side by side in the image, checks each against the image's
-//! directory and hands them to the backup's writer. The checkpoint after the next one may overwrite the image during
-//! the copy, unless the caller [holds](perdura_recovery::checkpoint::Pin) it. The copy notices that: the image's
-//! directory is removed before its pages change, and a page that is not as the directory lists it ends the copy. The
-//! copied part is then given up, and no file has the backup's name.
+//! The copy is a machine. A step reads pages that lie side by side in the image, checks each page against the image's
+//! directory, and passes the pages to the backup's writer. The checkpoint after the next may overwrite the image during
+//! the copy, unless the caller [holds](perdura_recovery::checkpoint::Pin) the image. If the image is overwritten, a
+//! page does not match the directory that the copy has read. The copy then ends with an error, the copied part is given
+//! up, and no file has the backup's name.
 //!
 //! # Source
-//! C. Sauer, G. Graefe, T. Härder, "Single-pass restore after a media failure", section 2: full backups, here of a
-//! fuzzy or consistent checkpoint's image.
+//! C. Sauer, G. Graefe, T. Härder, "Single-pass restore after a media failure", section 2: full backups. Here a backup
+//! is the image of a fuzzy or consistent checkpoint.
 
 use std::sync::Arc;
 
@@ -26,10 +26,10 @@ use perdura_recovery::image::{
 };
 use perdura_recovery::{Anchor, Disks};
 
-/// Pages that a step reads at most.
+/// The most pages that a step reads.
 const STEP_PAGES: usize = 64;
 
-/// Returns the header of a backup with the state before the first epoch.
+/// Returns the header of an empty backup: the state before the first epoch.
 pub(crate) fn empty_header(anchor: &Anchor) -> BackupHeader {
     BackupHeader {
         uuid: anchor.uuid,
@@ -57,20 +57,20 @@ pub struct BackupCopy {
     writer: Option<BackupWriter>,
     tail: Option<BackupTail>,
     partition: PartitionId,
-    /// The pages of the partition, and the number of them that have been copied.
+    /// The pages of the current partition. `copied` is how many of them have been copied.
     pages: Vec<(u32, DirEntry)>,
     copied: usize,
-    /// Pages copied in all partitions.
+    /// The number of pages copied so far, in all partitions.
     done: u64,
     buf: AlignedBuf,
 }
 
 impl BackupCopy {
-    /// Begins a copy of the newest image that the anchor names, into folder `dir` of the archive, which exists.
+    /// Begins a copy of the newest image that the anchor names, into the existing folder `dir` of the archive.
     ///
     /// # Errors
-    /// [`Error::Usage`] if there is no image yet, or if the build that made it did not note its begin; damage of the
-    /// image; the disks'.
+    /// [`Error::Usage`] if there is no image yet, or if the build that made it did not note its lowest epoch; damage of
+    /// the image; the disks'.
     pub fn begin(
         disks: &Disks,
         anchor: Arc<Anchor>,
@@ -120,25 +120,26 @@ impl BackupCopy {
         })
     }
 
-    /// Returns the number of pages copied so far, and of pages in the image.
+    /// Returns the number of pages copied so far, and the number of pages in the image.
     #[must_use]
     pub fn progress(&self) -> (u64, u64) {
         (self.done, self.listed.directory.pages())
     }
 
-    /// Gives up the copy and removes its file, unless the whole file is written.
+    /// Gives up the copy and removes its file, unless the file is complete.
     ///
     /// # Errors
-    /// The disk's: the next holder of the right to make backups removes it.
+    /// The disk's. Then the next holder of the right to make backups removes the file.
     pub fn abandon(self) -> Result<()> {
         self.writer.map_or(Ok(()), BackupWriter::abandon)
     }
 
-    /// Takes a step: one read at most, and the writes of the pages that were read. The backup exists when this has
+    /// Takes a step: at most one read, and the writes of the pages that were read. The backup exists once this has
     /// returned [`Progress::Done`].
     ///
     /// # Errors
-    /// [`Error::Corrupt`] for a page that is not as the image lists it; the disks'. Then the copy is given up.
+    /// [`Error::Corrupt`] for a page that does not match the image's directory; the disks'. After an error the copy is
+    /// given up.
     pub fn step(&mut self) -> Result<Progress<BackupSummary>> {
         if let Some(tail) = &mut self.tail {
             return tail.step();

@@ -1,8 +1,9 @@
-//! The choice of the archive's backup with which a restore begins.
+//! Chooses the backup of the archive that a restore begins with.
 //!
-//! The nearest backup before the moment needs the fewest runs. A later one serves too, because records can be taken out
-//! of it. A backup that cannot be opened is passed over: an older one and more runs give the same state. An archive
-//! that has the whole log of the database needs no backup: its runs lead from an empty database to each moment.
+//! The nearest backup before the moment needs the fewest runs. A later backup can be used too, because records can be
+//! taken out of its pages. A backup that cannot be opened is passed over: an older backup and more runs give the same
+//! state. An archive with the whole log of the database needs no backup: its runs lead from an empty database to every
+//! moment.
 
 use std::sync::Arc;
 
@@ -22,22 +23,23 @@ use crate::plan::RestorePlan;
 use crate::reach::Reach;
 use crate::scratch::Scratch;
 
-/// The archive, runs and backups that a database is restored from.
+/// The archive and the further runs that a database can be restored from, and limits on their use.
 pub struct Sources<'a> {
     /// The archive.
     pub store: &'a Store,
     /// Runs that follow the archive's: see [`read_tail`](crate::read_tail).
     pub tail: Vec<Arc<Run>>,
-    /// A place in which runs may be made. `None`: all needed runs are read side by side, whatever their number.
+    /// A folder in which the restore may make runs. `None`: all needed runs are read at the same time, however many
+    /// there are.
     pub scratch: Option<Scratch>,
-    /// Runs that are read side by side at most, at least 2.
+    /// The most runs that are read at the same time, at least 2.
     pub runs_max: usize,
-    /// Backups that were found damaged, and do not serve.
+    /// Backups that were found damaged and must not be used.
     pub without: Vec<BackupId>,
 }
 
 impl Sources<'_> {
-    /// Returns the sources of an archive alone.
+    /// Returns sources that consist of an archive alone.
     #[must_use]
     pub fn archive(store: &Store) -> Sources<'_> {
         Sources {
@@ -49,11 +51,11 @@ impl Sources<'_> {
         }
     }
 
-    /// Returns the plan to restore the state of `target`, or the last state. `passed_over` gets the reason why a backup
-    /// does not serve.
+    /// Returns the plan to restore the state of `target`, or the last state. Calls `passed_over` with each backup that
+    /// cannot be used, and the reason.
     ///
     /// # Errors
-    /// [`Error::Usage`] if the archive has no backup; else the reason why the nearest backup does not serve.
+    /// [`Error::Usage`] if the archive has no backup; otherwise the reason why the nearest backup cannot be used.
     pub fn plan(
         &self,
         target: Option<Epoch>,
@@ -62,7 +64,8 @@ impl Sources<'_> {
         loop {
             let manifest = self.store.refresh()?;
             let planned = self.plan_by(&manifest, target, &mut passed_over);
-            // A writer may have taken runs out of the archive since the manifest was read.
+            // If planning fails, a writer may have removed runs from the archive since the manifest was read. Then the
+            // plan is made again.
             match planned {
                 Err(_) if self.store.refresh()?.number != manifest.number => {}
                 planned => return planned,
@@ -82,7 +85,7 @@ impl Sources<'_> {
         runs.extend(self.tail.iter().cloned().map(Listed::Open));
         let last = runs.last().map(|run| run.id().epochs.last());
         let wanted = target.or(last).unwrap_or_default();
-        // Those before the moment, the nearest first, then those behind it.
+        // Backups before the moment come first, then those after it; in both groups the nearest comes first.
         backups.sort_by_key(|id| {
             let is_behind = id.end > wanted;
             (is_behind, id.end.0.abs_diff(wanted.0))
@@ -102,7 +105,8 @@ impl Sources<'_> {
                 }
             }
         }
-        // An archive without a run has not even the first write: a restore would make an empty database.
+        // An archive without runs does not even have the first write, so a restore without a backup would make an empty
+        // database.
         if !runs.is_empty()
             && let Some(empty) = beginning(self.store)?
             && let Ok(plan) = self.plan_from(empty, &runs, target, 0)
@@ -131,8 +135,8 @@ impl Sources<'_> {
         let mut listed_us = None;
         for run in runs.iter().rev() {
             let epochs = run.id().epochs;
-            // The moment that is reported is usually in the target's run, and otherwise in the run
-            // before.
+            // The last listed moment up to the target, whose time is reported, is usually in the target's run, and
+            // otherwise in an earlier run.
             if epochs.begin <= reach.target && listed_us.is_none() {
                 listed_us = wall_of(&[run.open(self.store)?], reach.target);
             }
@@ -176,7 +180,7 @@ impl Sources<'_> {
         );
         let mut plan = RestorePlan::of(backup, &reach, opened, listed_us);
         plan.scratch.clone_from(&self.scratch);
-        // Each merge makes one run of many.
+        // Of the needed runs, those that are no longer in the list were merged.
         let made = needed.iter().filter(|run| matches!(run, Listed::Merged(_)));
         plan.runs_merged = before - needed.len() + made.count();
         Ok(plan)
@@ -184,8 +188,8 @@ impl Sources<'_> {
 }
 
 impl RestorePlan {
-    /// Returns the plan to restore the state of `target`, or the last state that an archive holds. `passed_over` gets
-    /// the reason why a backup does not serve.
+    /// Returns the plan to restore the state of `target`, or the last state that an archive holds. Calls `passed_over`
+    /// with each backup that cannot be used, and the reason.
     ///
     /// # Errors
     /// As [`Sources::plan`].
@@ -203,8 +207,8 @@ impl RestorePlan {
         usize::from(self.backup.header().streams)
     }
 
-    /// Returns the backup if the error says that it is damaged. A restore that failed with this error may begin again,
-    /// in another place, by a plan without this backup.
+    /// Returns the plan's backup if the error says that the backup is damaged, otherwise `None`. A restore that failed
+    /// with such an error may begin again, in another directory, with a plan without this backup.
     #[must_use]
     pub fn is_of_backup(&self, error: &Error) -> Option<BackupId> {
         match error {
@@ -213,14 +217,14 @@ impl RestorePlan {
         }
     }
 
-    /// Returns the backup that it begins with.
+    /// Returns the backup that the restore begins with.
     #[must_use]
     pub fn backup(&self) -> BackupId {
         self.backup.header().id
     }
 }
 
-/// Returns the state before the first epoch, if the runs lead from it to each moment and the archive describes the
+/// Returns a backup of the state before the first epoch, if the archive has all runs since then and describes the
 /// database.
 pub(crate) fn beginning(store: &Store) -> Result<Option<Arc<Backup>>> {
     let manifest = store.manifest();
@@ -241,11 +245,11 @@ pub(crate) fn beginning(store: &Store) -> Result<Option<Arc<Backup>>> {
     Ok(Some(Arc::new(empty)))
 }
 
-/// The epoch since which a database has key-addressed tables, as far as its archive shows it. The log has changes of
-/// these tables that are in no run.
+/// The epoch from which a database may have key-addressed tables, as far as its archive shows it. The log has changes
+/// of these tables that are in no run.
 struct TablesSince {
-    /// The highest end of a backup that was made before; up to there the runs have all changes. `None`: the anchor
-    /// declares no frames of such tables.
+    /// The highest end of the backups that were made before the database had such tables. Up to that epoch the runs
+    /// have all changes. `None`: the anchor declares no frames of such tables.
     plain_end: Option<Epoch>,
 }
 
@@ -256,7 +260,7 @@ impl TablesSince {
         if anchor.is_none_or(|anchor| anchor.archive() != Archived::Carried) {
             return Ok(TablesSince { plain_end: None });
         }
-        // A damaged backup is passed over when its turn comes.
+        // A damaged backup is skipped here. It is reported when the plan comes to it.
         let backups = manifest
             .backups()
             .filter_map(|id| store.open_backup(id).ok());
@@ -267,7 +271,7 @@ impl TablesSince {
         })
     }
 
-    /// Fails if the runs do not lead from this backup to a moment.
+    /// Fails if changes between this backup and the target may be missing from the runs.
     fn check(&self, backup: &Backup, target: Epoch) -> Result<()> {
         let is_plain = backup.header().archive() == Archived::Runs;
         let beyond = self.plain_end.filter(|end| is_plain && *end < target);

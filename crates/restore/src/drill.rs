@@ -1,9 +1,10 @@
-//! A drill: a database that was restored for trial is compared with the digests that the archive and the database give.
+//! A drill: compares a database that was restored on trial with digests that are known without the restore.
 //!
-//! The digest of the state of the archive's last epoch is known without a restore. It is the digest of the image that
-//! was proven last, which the database itself has computed, XOR the digests of all records that the image does not
-//! reflect. Without such an image it is the backup's digest, XOR those of the records behind the backup. The restored
-//! image lists the digests of the pages that were written. Both must agree, partition by partition.
+//! The expected digest of the archive's last epoch is computed as follows. It is the digest of the image that was
+//! proven last, which the database itself has computed, XOR the digests of all records that the image does not reflect.
+//! Without such an image it is the backup's digest, XOR those of the records that the backup does not reflect. The
+//! digest of the restored database is that of the pages in its image's directory. The two must agree in every
+//! partition.
 //!
 //! # Source
 //! "Single-pass restore after a media failure", section 1: backups that were never tried fail when they are needed.
@@ -23,13 +24,13 @@ use crate::restore::RestoreReport;
 /// The result of a drill.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Judgement {
-    /// The disagreement, as text. `None`: all digests agree.
+    /// A description of the digests that differ. `None`: all digests agree.
     pub fails: Option<String>,
-    /// The two sides of the comparison, as text.
+    /// A description of what was compared.
     pub compared: String,
-    /// The manifest by which the archive was read.
+    /// The number of the manifest by which the archive was read.
     pub manifest: u64,
-    /// Runs that were counted.
+    /// The number of runs whose digests were used.
     pub runs: u64,
 }
 
@@ -85,7 +86,7 @@ pub fn judge(
     })
 }
 
-/// Reads the digests of the pages that were written, by partition.
+/// Returns the digest of each partition of the restored image, from the image's directory.
 fn restored(disks: &Disks) -> Result<Vec<u64>> {
     let anchor = read_anchor(disks.data.as_ref())?;
     let newest = anchor.and_then(|anchor| anchor.newest_image().map(|slot| (anchor, slot)));
@@ -102,7 +103,8 @@ fn restored(disks: &Disks) -> Result<Vec<u64>> {
     Ok(all.map(digest).collect())
 }
 
-/// Returns the digests of the epoch's state by the archive. `None`: the archive does not show them.
+/// Returns the digests of the restored epoch's state, according to the archive. `None`: they cannot be computed from
+/// the archive.
 fn expected(store: &Store, plan: &RestorePlan, report: &RestoreReport) -> Result<Option<Expected>> {
     let id = plan.backup();
     let backup = &plan.backup;
@@ -143,8 +145,8 @@ fn expected(store: &Store, plan: &RestorePlan, report: &RestoreReport) -> Result
     }))
 }
 
-/// Returns the digests of an image, XOR those of all records that it does not reflect, and the number of runs with such
-/// records. `None`: the runs do not hold exactly the epochs from the image's begin to `last`.
+/// Returns the digests of an image, XOR those of all records that it does not reflect, and the number of runs that
+/// these records are in. `None`: the runs do not reach back to the image's begin, or do not end with `last`.
 fn advanced(
     store: &Store,
     (k, begin, mut sums): (CkptEpoch, Epoch, Vec<u64>),

@@ -1,27 +1,27 @@
 //! Backup and restore, from an image and an archive's runs.
 //!
-//! A restart needs none of it. [`perdura_recovery`] has the parts that it shares with a restart:
-//! images and the rule of records.
+//! A restart does not use this crate. The parts that a restore and a restart share, images and the rule of records, are
+//! in [`perdura_recovery`].
 //!
 //! | module | one idea |
 //! |---|---|
-//! | [`backup`] | an image is copied to an archive |
-//! | `restore`, `progress` | a new database is made of such a copy and the archive's runs; the progress of that |
-//! | [`virtual_backup`] | a backup is made of an older one and the archive's runs |
-//! | `choose` | the archive's backup that a restore begins with |
-//! | `at` | the moment that an operator names |
-//! | `reach` | the epochs that make a difference |
-//! | `tail` | a log that survived, beyond the archive |
-//! | `many` | too many runs to read side by side |
-//! | `listed` | the present runs, few of them open |
-//! | `scratch` | the place of runs that only one restore reads |
-//! | `plan` | the backup and runs that restore a moment |
-//! | `served` | the moments that a backup serves |
+//! | [`backup`] | copying an image to an archive |
+//! | `restore`, `progress` | making a new database of a backup and the archive's runs; the progress of that |
+//! | [`virtual_backup`] | making a backup of an older backup and the archive's runs |
+//! | `choose` | the choice of the backup that a restore begins with |
+//! | `at` | the moment that an operator gives |
+//! | `reach` | the epochs whose records a restore needs |
+//! | `tail` | the part of a surviving log that the archive does not have |
+//! | `many` | merging runs first, if there are too many to read at the same time |
+//! | `listed` | the runs that exist, few of which are open |
+//! | `scratch` | the folder of runs that only one restore reads |
+//! | `plan` | the plan of a restore: a moment, a backup, and runs |
+//! | `served` | the moments that can be restored from a backup |
 //! | `part` | one partition's merge join |
 //! | `sink` | the destination of the pages: an image, or a backup |
-//! | `log_order`, `pool` | the traditional restore in the order of the log, to compare with |
-//! | [`proof`] | an image, and the records between it and the next one, give the next one |
-//! | [`drill`] | a trial restore is compared with the archive's digests |
+//! | `log_order`, `pool` | the traditional restore in the order of the log, for comparison |
+//! | [`proof`] | proving that an image and the records after it give the next image |
+//! | [`drill`] | comparing a trial restore with the archive's digests |
 
 mod at;
 pub mod backup;

@@ -1,4 +1,4 @@
-//! The runs that a restore may read, of which few are open at a time.
+//! The runs that a restore may read. Only few of them are open at a time.
 
 use std::sync::Arc;
 
@@ -9,17 +9,17 @@ use perdura_wal::EpochEnds;
 /// A run that a restore may read.
 #[derive(Clone)]
 pub(crate) enum Listed {
-    /// A run of the archive, with its size in bytes, which is opened when it is needed.
+    /// A run of the archive, with its size in bytes. It is opened when it is needed.
     Archived(RunId, u64),
     /// A run that is open.
     Open(Arc<Run>),
-    /// A run that the restore has merged from others.
+    /// A run that this restore has made by merging others.
     Merged(Arc<Run>),
 }
 
 impl Listed {
-    /// Returns the runs of an archive, by their epochs: those of its manifest, and those behind them that no manifest
-    /// names yet.
+    /// Returns the runs of an archive, in the order of their epochs: the runs that the manifest names, and later runs
+    /// that no manifest names yet.
     ///
     /// # Errors
     /// As [`Store::unnamed_runs`].
@@ -58,7 +58,7 @@ impl Listed {
     /// Opens the run.
     ///
     /// # Errors
-    /// As [`Store::open_run`]; [`Error::Corrupt`] for a missing file.
+    /// As [`Store::open_run`], but [`Error::Corrupt`] if the file is missing.
     pub(crate) fn open(&self, store: &Store) -> Result<Arc<Run>> {
         match self {
             Listed::Archived(id, _) => store.open_run(*id).map_err(|error| {
@@ -74,7 +74,7 @@ impl Listed {
     }
 }
 
-/// Returns the end of an archive's runs: their last epoch, and its end in each stream of the log.
+/// Returns the end of an archive's runs: their last epoch, and the position at which it ends in each stream of the log.
 ///
 /// # Errors
 /// As [`Listed::of_archive`]; those of the last run.

@@ -1,18 +1,18 @@
-//! The traditional restore, the baseline of the paper's figures 1 and 4. The backup is copied first. Then the log's
-//! records are applied to it in the order of the log, through a buffer pool.
+//! The traditional restore, the baseline of the paper's figures 1 and 4. It first copies the backup. Then it applies
+//! the log's records to the copy in the order of the log, through a buffer pool.
 //!
-//! This order jumps about in the image: pages are read one at a time, and written back when the pool is full. The
-//! records come from the runs of the archive, which are sorted. An unsorted log would have them in the order of their
-//! epochs, and scattered within an epoch. So a thread reads the runs ahead and puts each in that order. The time for
-//! which the replay waits for this is not counted: the baseline pays for reading the log, but not for its order. It is
-//! favoured in two more ways. A page that the backup lacks is begun without a read. At the end, changed pages are
-//! written in the order of their places.
+//! In this order successive records are on distant pages of the image. So pages are read one at a time, and written
+//! back when the pool is full. The records come from the archive's runs, which are sorted by page. A log has them in
+//! the order of their epochs, and scattered over the pages within an epoch. So a thread reads the runs ahead and sorts
+//! the records of each run into that order. The time for which the replay waits for the sorting is not counted: the
+//! baseline pays for reading the log, but not for sorting it. The baseline is favoured in two more ways. A page that
+//! the backup lacks is begun without a read. At the end, changed pages are written in the order of their places.
 //!
 //! # Source
 //! C. Sauer, G. Graefe, T. Härder, "Single-pass restore after a media failure", section 3.2; figures 1 and 4.
 //! # Deviations
-//! The paper's traditional restore is that of Shore-MT, whose pool does other work as well. There a page's LSN shows
-//! which records the page has; here the record's tag and epoch do.
+//! The paper's traditional restore is that of Shore-MT, whose pool also serves other work. There a page's LSN shows
+//! which records the page has; here a record's tag and epoch show whether the page has it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -31,30 +31,30 @@ use crate::plan::RestorePlan;
 use crate::pool::Pool;
 use crate::restore::{RestoreMeans, RestoreReport, geometry, make_database, restore_parts};
 
-/// The figures of a replay.
+/// The report of a restore in the order of the log.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ReplayReport {
     /// The report of the restore. Its counts of pages and bytes include copying the backup.
     pub restored: RestoreReport,
     /// Pages that the replay read from the new database into its pool.
     pub page_reads: u64,
-    /// Pages that it wrote there from the pool.
+    /// Pages that the replay wrote from its pool to the new database.
     pub page_writes: u64,
-    /// The time for copying the backup, nanoseconds.
+    /// The time that copying the backup took, nanoseconds.
     pub copy_ns: u64,
-    /// The time of the replay, nanoseconds, as onto an existing copy of the backup. It includes the last sync and
-    /// excludes waiting for the runs to be sorted.
+    /// The time of the replay alone, nanoseconds, without copying the backup. It includes the last sync and excludes
+    /// waiting for the runs to be sorted.
     pub replay_ns: u64,
-    /// The waiting that was excluded, nanoseconds.
+    /// The time of that waiting, nanoseconds.
     pub waited_ns: u64,
 }
 
 /// Makes the new database as [`restore`](crate::restore()) does, but applies the records in the order of the log,
-/// through a pool of `buffer_pages` pages. The result is the same.
+/// through a pool of `buffer_pages` pages. The new database is the same.
 ///
 /// # Errors
-/// As [`restore`](crate::restore()). [`Error::Usage`] for a pool without a page, and for a run whose records are too
-/// large to be put in order.
+/// As [`restore`](crate::restore()). [`Error::Usage`] if `buffer_pages` is 0, or if a run's records are too large to be
+/// sorted.
 pub fn restore_in_log_order(
     plan: &RestorePlan,
     means: &RestoreMeans<'_>,
@@ -87,16 +87,16 @@ pub fn restore_in_log_order(
     Ok(report)
 }
 
-/// A page that is being made.
+/// The state of a page of the new database.
 struct PageState {
-    /// The backup's update number; `None`: the backup does not have the page.
+    /// The page's update number in the backup. `None`: the backup does not have the page.
     base: Option<Useq>,
     changes: Changes,
-    /// The directory entry of the page at its place. `None`: it was not written.
+    /// The directory entry of the page as it was last written. `None`: it was not written yet.
     entry: Option<DirEntry>,
 }
 
-/// The replay: the pages, and the pool.
+/// The state of a replay: the pages, and the pool.
 struct Replay<'a> {
     plan: &'a RestorePlan,
     k: CkptEpoch,
@@ -106,7 +106,7 @@ struct Replay<'a> {
     summer: PageSummer,
 }
 
-/// A run in the order of the log, and the time of the sorting, nanoseconds.
+/// A run sorted in the order of the log, and the time that the sorting took, nanoseconds.
 type Sorted = Result<(LogOrder, u64)>;
 
 impl<'a> Replay<'a> {
@@ -141,7 +141,7 @@ impl<'a> Replay<'a> {
         }
     }
 
-    /// Plays all runs. Returns the time for which it waited for the sorting of runs, nanoseconds.
+    /// Plays all runs. Returns how long the replay waited for runs to be sorted, nanoseconds.
     fn play_all(&mut self, means: &RestoreMeans<'_>) -> Result<u64> {
         let (clock, runs) = (means.clock, &self.plan.runs);
         let (sender, receiver) = sync_channel::<Sorted>(1);
@@ -194,7 +194,7 @@ impl<'a> Replay<'a> {
         Ok(())
     }
 
-    /// Brings a page into the pool, in the place of another one.
+    /// Brings a page into the pool; another page makes room for it. Returns the page's frame.
     fn fetch(&mut self, page: PageId) -> Result<usize> {
         let (frame, changed) = self.pool.choose();
         if let Some(changed) = changed {
@@ -222,7 +222,7 @@ impl<'a> Replay<'a> {
         Ok(frame)
     }
 
-    /// Writes a page that was changed.
+    /// Writes a changed page to its place in the new database.
     fn write_back(&mut self, frame: usize, page: PageId) -> Result<()> {
         let state = self.pages.get_mut(&page).expect("it was fetched");
         let useq = state.changes.number_so_far(state.base.unwrap_or_default());
@@ -234,8 +234,7 @@ impl<'a> Replay<'a> {
         self.pool.write_back(frame)
     }
 
-    /// Writes the changed pages that are left in the pool, and checks that each page has had its
-    /// records.
+    /// Writes the changed pages that are left in the pool, and checks that each page got exactly its records.
     fn finish(mut self) -> Result<(Vec<Part>, Pool<'a>)> {
         for (frame, page) in self.pool.dirty() {
             self.write_back(frame, page)?;

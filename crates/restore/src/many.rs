@@ -1,8 +1,9 @@
-//! The merge of runs that are too many to read side by side: the smallest neighbours come first.
+//! Merges runs if there are too many to read at the same time, beginning with the smallest neighbours.
 //!
-//! Each run that a restore reads costs a file and a buffer for each thread. Above a bound, the restore first merges
-//! neighbours into its own runs, the smallest together first, until few enough are left. It knows the moment and the
-//! backup, so all records of a page between these become one.
+//! Each run that a restore reads costs a file and a buffer for each thread. If there are more runs than a bound, the
+//! restore first merges neighbouring runs into runs that only it reads, until few enough are left. It always merges the
+//! neighbours whose total size is smallest. The moment and the backup are known, so all records of a page between the
+//! two become one record.
 //!
 //! # Source
 //! "Single-pass restore after a media failure", section 3.2: "if too many runs exist, an initial merge phase".
@@ -18,19 +19,19 @@ use crate::listed::Listed;
 use crate::reach::Reach;
 use crate::scratch::Scratch;
 
-/// Runs that a restore reads side by side at most.
+/// The default of the most runs that a restore reads at the same time.
 pub const RUNS_MAX: usize = 128;
 
-/// The facts that the merged runs must keep apart.
+/// The data by which a merge decides which records it must not combine.
 pub(crate) struct Kept {
     pub(crate) reach: Reach,
     pub(crate) images: Images,
     pub(crate) uuid: Uuid,
-    /// Distinguishes runs of several attempts.
+    /// Distinguishes the runs of several attempts.
     pub(crate) generation: u32,
 }
 
-/// Returns the first of the `width` neighbours that are the smallest together.
+/// Returns the index of the first of those `width` neighbours whose total size is smallest.
 fn smallest(runs: &[Listed], width: usize) -> usize {
     assert!(
         (2..=runs.len()).contains(&width),
@@ -40,7 +41,7 @@ fn smallest(runs: &[Listed], width: usize) -> usize {
     (0..=runs.len() - width).min_by_key(sum).unwrap_or(0)
 }
 
-/// Merges neighbours until at most `runs_max` runs are left, never more than that at once.
+/// Merges neighbours until at most `runs_max` runs are left. A merge has at most `runs_max` inputs.
 ///
 /// # Errors
 /// As [`Merge::new`] and [`Merge::step`]; those of a run that cannot be opened.
@@ -64,7 +65,7 @@ pub(crate) fn reduce(
             generation: kept.generation,
             codec: Codec::Lz4,
             keep: Some(Keep {
-                // The plan has the time of the moment.
+                // The time is not needed here, because the plan has it.
                 moments: within.map(|epoch| Moment { epoch, wall_us: 0 }).collect(),
                 images: kept.images.clone(),
             }),

@@ -1,4 +1,5 @@
-//! One partition's merge join: the backup's pages and the runs' records, each in their order, become pages.
+//! The merge join of one partition: makes pages from the backup's pages and the runs' records, both in the order of
+//! pages.
 
 use perdura_archive::backup::{PageEntry, READ_PAGES, Section};
 use perdura_archive::{Merged, PageAt, RunRecord, Scope, Updates};
@@ -13,45 +14,45 @@ use perdura_recovery::image::{DirEntry, PageSummer};
 use crate::plan::RestorePlan;
 use crate::progress::RestoreProgress;
 
-/// Takes the pages of one partition after the other, each in their order.
+/// A destination of pages. It gets one partition after the other, and the pages of a partition in ascending order.
 pub(crate) trait PageSink {
-    /// Returns the bytes to make the next page in.
+    /// Returns a buffer in which the caller makes the next page.
     fn page(&mut self, id: PageId) -> Result<&mut [u8]>;
 
-    /// Gives up the page that was made last.
+    /// Drops the page that was made last.
     fn drop_last(&mut self);
 
-    /// Keeps the page that was made last, which is described by `entry`.
+    /// Keeps the page that was made last. `entry` describes it.
     fn keep_last(&mut self, local: u32, entry: &DirEntry) -> Result<()>;
 
-    /// Ends the partition, and takes the data of `part` that belong beside its pages.
+    /// Ends the partition. May take data other than the pages out of `part`.
     fn end_partition(&mut self, part: &mut Part) -> Result<()>;
 }
 
-/// A partition that was made.
+/// The data about a partition that was made.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Part {
     /// Its pages, ascending.
     pub(crate) entries: Vec<(u32, DirEntry)>,
     /// The partition's sequence number. `None`: the image is not consistent.
     pub(crate) pseq: Option<u64>,
-    /// The backup's, if no record made a difference.
+    /// The backup's sidecar of the partition, if no record made a difference; otherwise empty.
     pub(crate) sidecar: Vec<u8>,
     pub(crate) applied: u64,
     pub(crate) taken_out: u64,
     pub(crate) skipped: u64,
 }
 
-/// The means to merge partitions.
+/// The state and buffers for merging partitions.
 pub(crate) struct Merging<S> {
     sink: S,
     /// The tag that pages get.
     tag: CkptEpoch,
-    /// A number above every tag of backup and runs.
+    /// A checkpoint epoch above every tag in backup and runs.
     above: CkptEpoch,
     summer: PageSummer,
     read: AlignedBuf,
-    /// The cursors of the last partition: the next one gets their buffers.
+    /// The cursors of the last partition, whose buffers the next partition uses again.
     spare: Option<Merged>,
 }
 
@@ -66,7 +67,7 @@ pub(crate) struct PartMerge {
 }
 
 impl Part {
-    /// Counts a record that makes a difference.
+    /// Counts a record that was applied (`goes_in`) or taken out.
     pub(crate) fn count(&mut self, goes_in: bool) {
         let side = if goes_in {
             &mut self.applied
@@ -76,13 +77,13 @@ impl Part {
         *side += 1;
     }
 
-    /// Returns whether a record made a difference.
+    /// Returns whether any record was applied or taken out.
     pub(crate) fn is_changed(&self) -> bool {
         self.applied + self.taken_out > 0
     }
 }
 
-/// The records that change a page, so far.
+/// The update numbers of the records that were applied to a page, and of those that were taken out.
 #[derive(Default)]
 pub(crate) struct Changes {
     put_in: Option<Updates>,
@@ -102,8 +103,8 @@ impl Changes {
         });
     }
 
-    /// Returns the page's update number. `None`: the records are not exactly those after the backup's number, or those
-    /// up to it.
+    /// Returns the page's update number after the changes. `base` is its number in the backup. `None`: the applied
+    /// records are not exactly the next after `base`, or the records taken out are not exactly the last up to `base`.
     pub(crate) fn number(&self, base: Useq) -> Option<Useq> {
         match (self.put_in, self.taken_out) {
             (None, None) => Some(base),
@@ -117,8 +118,8 @@ impl Changes {
         }
     }
 
-    /// Returns the update number that [`number`](Self::number) gives if no record is missing or
-    /// doubled.
+    /// Returns the update number after the changes noted so far, without the check of [`number`](Self::number) that no
+    /// record is missing or doubled.
     pub(crate) fn number_so_far(&self, base: Useq) -> Useq {
         match (self.put_in, self.taken_out) {
             (None, None) => base,
@@ -127,15 +128,15 @@ impl Changes {
         }
     }
 
-    /// Returns whether a page of this update number is of a later time and does not exist at the target. The pages of
-    /// key-addressed tables have no update numbers.
+    /// Returns whether a page with this update number does not exist at the target, because it was first used later. A
+    /// page of a key-addressed table always has update number 0; it exists if it is in the backup.
     pub(crate) fn leave_nothing(&self, useq: Useq, is_in_backup: bool) -> bool {
         useq == Useq(0) && (!is_in_backup || self.taken_out.is_some())
     }
 }
 
-/// Returns the number before these updates, which lead up to `last`. More updates than there are numbers are not dense,
-/// whatever the result.
+/// Returns the update number before these updates, the newest of which has the number `last`. If there are more updates
+/// than numbers, the result does not matter, because the updates are not dense.
 fn number_before(last: Useq, updates: Updates) -> Useq {
     Useq(
         last.0
@@ -144,8 +145,8 @@ fn number_before(last: Useq, updates: Updates) -> Useq {
 }
 
 impl<S: PageSink> Merging<S> {
-    /// Makes the means to merge into `sink`, with the tag `tag` for pages. No page or record has the tag `above` or a
-    /// higher one.
+    /// Makes the state for merging into `sink`. The pages get the tag `tag`. A page of the backup with the tag `above`
+    /// or a higher tag is damaged.
     pub(crate) fn new(sink: S, tag: CkptEpoch, above: CkptEpoch) -> Merging<S> {
         Merging {
             sink,
@@ -157,7 +158,7 @@ impl<S: PageSink> Merging<S> {
         }
     }
 
-    /// Returns the sink that has the pages.
+    /// Returns the sink.
     pub(crate) fn into_sink(self) -> S {
         self.sink
     }
@@ -174,7 +175,7 @@ impl<S: PageSink> Merging<S> {
         self.end(open, progress)
     }
 
-    /// Begins a partition. All partitions belong to one plan.
+    /// Begins a partition. The plan must be the same for all partitions.
     pub(crate) fn begin(
         &mut self,
         plan: &RestorePlan,
@@ -202,7 +203,7 @@ impl<S: PageSink> Merging<S> {
         })
     }
 
-    /// Makes the next page. `false`: there is no page left.
+    /// Makes the next page. Returns false if there is no page left.
     pub(crate) fn advance(
         &mut self,
         plan: &RestorePlan,
@@ -240,7 +241,7 @@ impl<S: PageSink> Merging<S> {
         Ok(part)
     }
 
-    /// Reads the backup's next pages, if the page that is next is the first of them.
+    /// Reads the next pages of the backup into the buffer, if all pages in it have been used.
     fn fetch(&mut self, plan: &RestorePlan, open: &PartMerge) -> Result<()> {
         let (nth, pages) = (open.nth, &open.section.pages);
         if !nth.is_multiple_of(READ_PAGES) {
@@ -257,8 +258,8 @@ impl<S: PageSink> Merging<S> {
             .read_pages(open.partition, nth, some, &mut self.read)
     }
 
-    /// Makes a page from the backup's page, or from zeros, and its records. Returns whether the page exists at the
-    /// target.
+    /// Makes a page: begins with the backup's page, or with zeros if `base` is `None`, and applies or takes out
+    /// records. Returns false if the page does not exist at the target.
     fn make(
         &mut self,
         plan: &RestorePlan,
@@ -323,7 +324,7 @@ impl<S: PageSink> Merging<S> {
     }
 }
 
-/// The records of a partition, one after the other.
+/// A cursor over the records of a partition.
 struct Records {
     merged: Option<Merged>,
     at: Option<PageAt>,
@@ -351,14 +352,14 @@ impl Records {
         self.at.map(|at| at.local)
     }
 
-    /// Returns the next record, if it is of this page.
+    /// Returns the next record, if it belongs to this page.
     fn of(&self, local: u32) -> Option<RunRecord<'_>> {
         let merged = self.merged.as_ref()?;
         (self.local() == Some(local)).then(|| merged.record())
     }
 }
 
-/// Returns the error for records that are missing or doubled.
+/// Returns the error for a page of which records are missing or doubled.
 pub(crate) fn gap(id: PageId, base: Useq, changes: &Changes) -> Error {
     let side = changes.put_in.or(changes.taken_out);
     let found = side.map_or_else(String::new, |updates| {

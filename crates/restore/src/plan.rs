@@ -1,4 +1,4 @@
-//! The backup and runs that restore a moment, with checks that they can.
+//! The plan of a restore: the backup and the runs that a moment is restored from.
 
 use std::sync::Arc;
 
@@ -12,28 +12,28 @@ use crate::at::wall_of;
 use crate::reach::Reach;
 use crate::scratch::Scratch;
 
-/// A backup, the runs that lead from it to a moment, and the moment.
+/// A moment to restore, a backup, and the runs that lead from the backup to the moment.
 pub struct RestorePlan {
     pub(crate) backup: Arc<Backup>,
-    /// The runs in the order of their epochs. Those without a record that makes a difference are
-    /// left out.
+    /// The runs in the order of their epochs. Runs outside the needed epochs are left out.
     pub(crate) runs: Vec<Arc<Run>>,
     pub(crate) target: Epoch,
-    /// The wall clock of the last listed moment up to the target, microseconds since 1970; 0 without such a moment.
+    /// The time of the last listed moment up to the target, microseconds since 1970; 0 if there is no such moment.
     pub(crate) wall_us: u64,
-    /// The place of the runs that the restore has made. `None`: it has made no runs.
+    /// The folder of the runs that the restore has made. `None`: it has made no runs.
     pub(crate) scratch: Option<Scratch>,
-    /// Runs of the archive that were merged because there are too many.
+    /// The number of runs that were merged because there were too many.
     pub(crate) runs_merged: usize,
 }
 
 impl RestorePlan {
-    /// Makes a plan to restore the state of `target`, or the last state that the runs hold. The runs are those of the
-    /// backup's database, ascending.
+    /// Makes a plan to restore the state of `target`, or the last state that the runs hold. The runs must be of the
+    /// backup's database and in ascending order.
     ///
     /// # Errors
-    /// [`Error::Usage`] for a moment that they do not reach or that merging has given up, with the range that they do
-    /// reach. [`Error::Corrupt`] for a run that is missing between them.
+    /// [`Error::Usage`] if the runs do not reach the moment; the error names the range that they reach.
+    /// [`Error::Usage`] also if the moment was lost when runs were merged. [`Error::Corrupt`] if a run is missing
+    /// between others.
     pub fn new(
         backup: Arc<Backup>,
         runs: Vec<Arc<Run>>,
@@ -47,7 +47,7 @@ impl RestorePlan {
         Ok(RestorePlan::of(backup, &reach, runs.collect(), listed))
     }
 
-    /// Makes a plan of a backup and runs that are known to reach the moment.
+    /// Makes a plan. The backup and runs have been checked to reach the moment.
     pub(crate) fn of(
         backup: Arc<Backup>,
         reach: &Reach,
@@ -71,7 +71,7 @@ impl RestorePlan {
         }
     }
 
-    /// Returns the plan with the backup alone.
+    /// Returns this plan without its runs.
     pub(crate) fn without_runs(&self) -> RestorePlan {
         RestorePlan {
             backup: Arc::clone(&self.backup),
@@ -94,28 +94,28 @@ impl RestorePlan {
         self.target
     }
 
-    /// Returns the wall clock of the last moment up to the target that the archive lists, microseconds since 1970; 0 if
-    /// it lists none. If moments are sampled, the target lies at or behind it and before the next one.
+    /// Returns the time of the last moment up to the target that the archive lists, microseconds since 1970; 0 if it
+    /// lists none. A run may list only some of its moments. Then the target may lie between this moment and the next
+    /// listed moment.
     #[must_use]
     pub fn wall_us(&self) -> u64 {
         self.wall_us
     }
 
-    /// Returns the number of runs that are read side by side.
+    /// Returns the number of runs that are read at the same time.
     #[must_use]
     pub fn runs(&self) -> usize {
         self.runs.len()
     }
 
-    /// Returns the number of runs that were merged first, because there are more than are read side
-    /// by side.
+    /// Returns the number of runs that were merged first, because there were too many to read at the same time.
     #[must_use]
     pub fn runs_merged(&self) -> usize {
         self.runs_merged
     }
 
-    /// Reads a partition's part of the backup. Its sidecar lists the keys at the end of the sweep, also those of
-    /// records that the pages do not reflect. So it is of no use at an earlier moment.
+    /// Reads a partition's part of the backup. The sidecar lists the keys as of the end of the sweep, including keys of
+    /// records that the pages do not reflect. So it is left out if the target is earlier.
     ///
     /// # Errors
     /// Damage of the backup; the disk's.
@@ -127,7 +127,7 @@ impl RestorePlan {
         Ok(section)
     }
 
-    /// Returns the number of bytes that are read.
+    /// Returns the number of bytes in the backup and the runs.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.backup.bytes() + self.runs.iter().map(|run| run.bytes()).sum::<u64>()
@@ -142,8 +142,8 @@ impl RestorePlan {
         }
     }
 
-    /// Returns what to do with a record on its page: `Some(true)`: put it in, `Some(false)`: take
-    /// it out. `None`: skip it.
+    /// Decides about a record. `Some(true)`: apply it to its page. `Some(false)`: take it out of its page. `None`: skip
+    /// it.
     ///
     /// # Errors
     /// [`Error::Corrupt`] if the record combines changes on both sides of the target or the backup.
@@ -174,10 +174,10 @@ impl RestorePlan {
         Ok(difference(first.0, first.1))
     }
 
-    /// Returns the number of the image that is made: above every tag of a page or record.
+    /// Returns the checkpoint epoch of the new image, which is above the tag of every page and record.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if there is no such number.
+    /// [`Error::Corrupt`] if there is no higher number.
     pub(crate) fn image_number(&self) -> Result<CkptEpoch> {
         let next = self.highest_tag().0.checked_add(1);
         next.map(CkptEpoch).ok_or_else(|| {
@@ -201,8 +201,8 @@ impl RestorePlan {
     }
 }
 
-/// Returns what to do with a record, by [`perdura_recovery::rule`]: `Some(true)`: put it in, `Some(false)`: take it
-/// out. `None`: skip it.
+/// Decides about a record by [`perdura_recovery::rule`]. `Some(true)`: apply it. `Some(false)`: take it out. `None`:
+/// skip it.
 fn difference(reflected: bool, wanted: bool) -> Option<bool> {
     let differ = reflected != wanted && !(reflected && armed(Flaw::LaterEpochsKept));
     differ.then_some(wanted)

@@ -1,7 +1,7 @@
-//! A buffer pool of a few pages of an image, for a replay that jumps about in it.
+//! A buffer pool for pages of an image, for a replay that accesses the image in random order.
 //!
 //! # Source
-//! The clock with one bit a frame: R. W. Carr, J. L. Hennessy, "WSClock", SOSP 1981, section 2.
+//! R. W. Carr, J. L. Hennessy, "WSClock", SOSP 1981, section 2: the clock algorithm with one bit for each frame.
 
 use std::collections::HashMap;
 
@@ -10,16 +10,16 @@ use perdura_base::{PageId, Result};
 use perdura_device::AlignedBuf;
 use perdura_recovery::image::{ImageFile, Place, Places, disk_of};
 
-/// A place for a page in memory.
+/// A frame: room for a page in memory.
 #[derive(Debug, Clone, Copy, Default)]
 struct Frame {
     page: Option<PageId>,
-    /// True if it was used since the clock's hand passed.
+    /// True if the page was used since the clock's hand last passed the frame.
     is_used: bool,
     is_dirty: bool,
 }
 
-/// Pages in memory, as many as it was made for.
+/// A pool with a fixed number of frames.
 pub(crate) struct Pool<'a> {
     images: &'a [ImageFile],
     places: Places,
@@ -27,9 +27,9 @@ pub(crate) struct Pool<'a> {
     bytes: AlignedBuf,
     at: HashMap<PageId, usize>,
     hand: usize,
-    /// Pages read.
+    /// The number of pages read.
     pub(crate) reads: u64,
-    /// Pages written.
+    /// The number of pages written.
     pub(crate) writes: u64,
 }
 
@@ -49,7 +49,7 @@ impl<'a> Pool<'a> {
         }
     }
 
-    /// Returns the frame that has a page, and marks it as used.
+    /// Returns the frame that has a page, and marks the frame as used. `None`: the page is not in the pool.
     pub(crate) fn find(&mut self, page: PageId) -> Option<usize> {
         let frame = *self.at.get(&page)?;
         debug_assert_eq!(self.frames[frame].page, Some(page), "one page a frame");
@@ -57,7 +57,7 @@ impl<'a> Pool<'a> {
         Some(frame)
     }
 
-    /// Chooses the frame whose page is given up next. Also returns its page, if that was changed and must be written
+    /// Chooses the frame whose page makes room next. Also returns that page, if it was changed and so must be written
     /// first.
     pub(crate) fn choose(&mut self) -> (usize, Option<PageId>) {
         loop {
@@ -70,8 +70,7 @@ impl<'a> Pool<'a> {
         }
     }
 
-    /// Gives a frame to a page, and the frame's bytes to the caller. Forgets the page that was
-    /// there.
+    /// Assigns a frame to a page, and forgets the page that was in it. Returns the frame's bytes.
     fn take(&mut self, frame: usize, page: PageId) -> &mut [u8] {
         let before = std::mem::replace(
             &mut self.frames[frame],
@@ -98,7 +97,7 @@ impl<'a> Pool<'a> {
         self.take(frame, page).fill(0);
     }
 
-    /// Reads a page into a frame. Returns the number of bytes of it that exist.
+    /// Reads a page into a frame. Returns the number of bytes read, which is less than a page at the end of the file.
     pub(crate) fn read(&mut self, frame: usize, page: PageId) -> Result<usize> {
         let (disk, place) = self.place(page);
         let image = &self.images[disk];
@@ -106,19 +105,19 @@ impl<'a> Pool<'a> {
         image.read(place, self.take(frame, page))
     }
 
-    /// Returns the page in a frame, to be changed.
+    /// Returns the bytes of the page in a frame, to be changed. Marks the page as changed.
     pub(crate) fn change(&mut self, frame: usize) -> &mut [u8] {
         debug_assert!(self.frames[frame].page.is_some(), "a frame with a page");
         self.frames[frame].is_dirty = true;
         &mut self.bytes[frame * PAGE_BYTES..(frame + 1) * PAGE_BYTES]
     }
 
-    /// Returns the page in a frame.
+    /// Returns the bytes of the page in a frame.
     pub(crate) fn bytes(&self, frame: usize) -> &[u8] {
         &self.bytes[frame * PAGE_BYTES..(frame + 1) * PAGE_BYTES]
     }
 
-    /// Writes the page in a frame back to its place.
+    /// Writes the page in a frame to its place in the image.
     pub(crate) fn write_back(&mut self, frame: usize) -> Result<()> {
         let page = self.frames[frame].page.expect("a frame with a page");
         let (disk, place) = self.place(page);
@@ -128,7 +127,7 @@ impl<'a> Pool<'a> {
         Ok(())
     }
 
-    /// Returns the frames whose pages are changed, in the order of their places.
+    /// Returns the frames with changed pages, in the order of the pages' places.
     pub(crate) fn dirty(&self) -> Vec<(usize, PageId)> {
         let frames = self.frames.iter().enumerate();
         let dirty = frames.filter(|(_, frame)| frame.is_dirty);

@@ -2,10 +2,10 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The progress of a restore, for a thread that shows it.
+/// The progress of a restore. Another thread can read it, to show it.
 ///
-/// The backup has the number of pages at its time, and the database may have grown since. Keys spread evenly over the
-/// partitions, so the finished partitions show how many pages the others will have.
+/// The backup has as many pages as the database had when the backup was made, and the database may have grown since.
+/// Keys are spread evenly over the partitions, so the finished partitions show how many pages the others will have.
 #[derive(Debug, Default)]
 pub struct RestoreProgress {
     pages: AtomicU64,
@@ -16,7 +16,7 @@ pub struct RestoreProgress {
 }
 
 impl RestoreProgress {
-    /// Begins a restore of `partitions` from a backup with `in_backup` pages.
+    /// Begins a restore of `partitions` partitions from a backup with `in_backup` pages.
     pub(crate) fn begin(&self, in_backup: u64, partitions: u16) {
         self.in_backup.store(in_backup, Ordering::Relaxed);
         self.partitions
@@ -27,7 +27,7 @@ impl RestoreProgress {
         self.pages.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Notes that a partition is finished and has `pages`.
+    /// Notes that a partition is finished and has `pages` pages.
     pub(crate) fn finish_partition(&self, pages: u64) {
         self.pages_of_finished.fetch_add(pages, Ordering::Relaxed);
         let finished = self.finished.fetch_add(1, Ordering::Relaxed) + 1;
@@ -37,7 +37,7 @@ impl RestoreProgress {
         );
     }
 
-    /// Returns the pages that were written.
+    /// Returns the number of pages that were written.
     #[must_use]
     pub fn pages(&self) -> u64 {
         self.pages.load(Ordering::Relaxed)
@@ -59,7 +59,7 @@ impl RestoreProgress {
 mod tests {
     use super::*;
 
-    /// A restore without a backup once said "N of about N pages, 0 s left" from its first page to its last.
+    /// Once a restore without a backup reported "N of about N pages, 0 s left" from its first page to its last.
     #[test]
     fn finished_partitions_say_how_many_pages_the_others_will_have() {
         let progress = RestoreProgress::default();

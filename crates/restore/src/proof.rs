@@ -1,22 +1,22 @@
-//! The standing proof: an image, and the records between it and the next one, give the next one.
+//! The standing proof: an image, together with the records after it, gives the next image.
 //!
 //! An image k reflects exactly the records whose tag is below k. So its digest, XOR the digests of all records with k
 //! <= tag < k', is the digest of image k'. Runs list the digests of their records by tag and partition, and a
-//! checkpoint knows those of its pages: a proof reads only the ends of some files. Log, archiver, merger and
-//! checkpointer are checked against each other, end to end, at each checkpoint. A proof finds a run that is missing or
-//! lacks a record, a record that is doubled or belongs to another page, and two pages in each other's place.
+//! checkpoint computes those of its pages. So a proof reads only the ends of some files. Each checkpoint thus checks
+//! log, archiver, merger and checkpointer against each other. A proof detects a run that is missing or lacks a record,
+//! a record that is doubled or on the wrong page, and two pages that are exchanged.
 //!
-//! Digests are bound to their pages ([`perdura_page::digest::bound`]). Pages of key-addressed tables change without a
-//! record. They are in odd chunks. A consistent image, which is the only kind that has such pages, counts even chunks
-//! alone.
+//! Each page's digest is bound to the page's number ([`perdura_page::digest::bound`]). Pages of key-addressed tables
+//! change without a page record. They are in odd chunks, and only consistent images have such pages. So the digest of a
+//! consistent image covers even chunks only.
 //!
 //! # Source
-//! Goetz Graefe's checks of backups against logs, after which "Single-pass restore after a media failure", section 1,
-//! says that untried backups fail. The digests and this identity are our addition.
+//! Goetz Graefe's checks of backups against logs; "Single-pass restore after a media failure", section 1, says that
+//! untried backups fail. The digests and this identity are our addition.
 //!
 //! # Limits
-//! A database that is older than the two pools of pages may have records of odd chunks. Once it has
-//! key-addressed tables, its proofs fail.
+//! A database that was made before odd and even chunks had separate pools may have records of pages in odd chunks. Once
+//! such a database has key-addressed tables, its proofs fail.
 
 use std::sync::Arc;
 
@@ -31,21 +31,21 @@ const NAMED_RUNS: usize = 8;
 /// The result of a proof.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Verdict {
-    /// The claim that does not hold, as text. `None`: the proof holds.
+    /// A description of the fault that was found. `None`: the proof holds.
     pub fails: Option<String>,
-    /// The manifest whose runs were read.
+    /// The number of the manifest whose runs were read.
     pub manifest: u64,
     /// The number of runs that were read.
     pub runs: u32,
 }
 
-/// A run that was read: its name, and the partitions in which it has digests of the proof's tags.
+/// A run that was read, with the partitions in which it has records with the proof's tags.
 struct ReadRun {
     id: RunId,
     partitions: Vec<PartitionId>,
 }
 
-/// A proof in progress; it opens one run in each step.
+/// A proof in progress. Each step opens one run.
 pub struct Proof {
     store: Arc<Store>,
     base: Arc<SweepDigest>,
@@ -53,21 +53,22 @@ pub struct Proof {
     manifest: Arc<Manifest>,
     runs: Vec<RunId>,
     read: Vec<ReadRun>,
-    /// The digests of the records so far, by partition.
+    /// For each partition, the XOR of the digests of the records so far.
     sums: Vec<u64>,
 }
 
 impl Proof {
-    /// Returns whether an archive holds what the proof of an image needs.
+    /// Returns whether an archive holds all epochs that the proof of `target` needs.
     #[must_use]
     pub fn is_due(store: &Store, target: &SweepDigest) -> bool {
         store.manifest().end > target.end
     }
 
-    /// Begins to prove `target` by `base`.
+    /// Begins to prove image `target` by the older image `base`.
     ///
     /// # Errors
-    /// [`Error::Usage`] if the archive does not hold all epochs of the records between them; those of the manifests.
+    /// [`Error::Usage`] if the archive does not hold all epochs of the records between the images; those of the
+    /// manifests.
     pub fn begin(
         store: Arc<Store>,
         base: Arc<SweepDigest>,
@@ -93,13 +94,13 @@ impl Proof {
         Ok(proof)
     }
 
-    /// Returns the older image, by which the other is proven, and the image that is being proven.
+    /// Returns the older image that the proof begins with, and the image that is being proven.
     #[must_use]
     pub fn images(&self) -> (&SweepDigest, &SweepDigest) {
         (&self.base, &self.target)
     }
 
-    /// Takes the runs of the newest manifest that is known.
+    /// Begins the proof anew, with the runs of the newest known manifest.
     fn start_over(&mut self) -> Result<()> {
         self.manifest = self.store.manifest();
         self.sums.fill(0);
@@ -113,10 +114,11 @@ impl Proof {
         Ok(())
     }
 
-    /// Reads the digests of the next run, or compares.
+    /// Reads the digests of the next run. If there is no run left, compares the digests and ends the proof.
     ///
     /// # Errors
-    /// As [`begin`](Self::begin); the disk's. A run that is damaged or missing is no error, but a proof that fails.
+    /// As [`begin`](Self::begin); the disk's. A damaged or missing run is not an error: the proof is done, and its
+    /// verdict says that it fails.
     pub fn step(&mut self) -> Result<Progress<Verdict>> {
         let Some(id) = self.runs.pop() else {
             let fails = self.compare();
@@ -127,7 +129,7 @@ impl Proof {
                 self.add(id, &run);
                 Ok(Progress::More)
             }
-            // A merger may have replaced it, and the manifest by which it was looked for.
+            // A merger may have replaced the run, and with it the manifest. Then the proof begins anew.
             Err(error) if self.is_replaced()? => {
                 debug_assert!(!error.to_string().is_empty(), "an error says what it is");
                 self.start_over()?;
@@ -177,7 +179,7 @@ impl Proof {
         format!("images {base} and {target} (tags {base} to {target}, the last exclusive)")
     }
 
-    /// Returns the fault in the sums, as text. `None`: they agree.
+    /// Compares the digests of the images and the records. Returns a description of the difference. `None`: they agree.
     fn compare(&self) -> Option<String> {
         let ends = self.base.partitions.iter().zip(&self.target.partitions);
         let both = ends
@@ -223,7 +225,7 @@ impl Proof {
     }
 }
 
-/// Returns whether an error is in the run, and not in its disk.
+/// Returns whether an error proves a fault of the run, rather than a failure of its disk.
 fn is_of_the_run(error: &Error) -> bool {
     let is_damage = matches!(
         error,

@@ -1,4 +1,4 @@
-//! The epochs that make a difference to a restore, and so the runs that it reads.
+//! The epochs whose records a restore needs. They decide which runs it reads.
 
 use perdura_archive::backup::{BackupHeader, BackupKind};
 use perdura_archive::{Run, RunId};
@@ -11,9 +11,10 @@ use perdura_wal::Archived;
 pub(crate) struct Reach {
     /// The epoch whose state is restored.
     pub(crate) target: Epoch,
-    /// The epochs that make a difference, first and last. `None`: the backup is the moment.
+    /// The first and the last needed epoch. `None`: no records are needed, because the backup is the state to restore.
     needed: Option<(Epoch, Epoch)>,
-    /// The epoch besides the target around which a run must not have combined records.
+    /// The end of a backup that is a cut. A run must not have combined records of epochs up to it with records of later
+    /// epochs.
     cut: Option<Epoch>,
 }
 
@@ -29,12 +30,12 @@ fn missing(from: Epoch, to: Epoch) -> Error {
 }
 
 impl Reach {
-    /// Returns the part of `runs`, ascending, that is needed to restore `target` or the last epoch
-    /// that they hold.
+    /// Computes the epochs that are needed to restore `target`, or the last epoch that the runs hold. `runs` must be
+    /// ascending.
     ///
     /// # Errors
-    /// [`Error::Usage`] for a moment that they do not reach, with the range that they do reach. [`Error::Corrupt`] for
-    /// a run that is missing between them.
+    /// [`Error::Usage`] if the runs do not reach the moment; the error names the epochs that they have.
+    /// [`Error::Corrupt`] if a run is missing between others.
     pub(crate) fn of(
         header: &BackupHeader,
         runs: &[RunId],
@@ -57,18 +58,19 @@ impl Reach {
             (None, BackupKind::Sweep) if header.begin <= end => {
                 return Err(missing(header.begin, end));
             }
-            // A restored database whose log is empty yet has a backup that lacks nothing.
+            // Without runs, the backup has to be complete by itself. That includes the backup of a restored database
+            // whose log is still empty.
             (None, BackupKind::Sweep | BackupKind::Cut) => (Epoch(end.0 + 1), end),
         };
         let target = target.unwrap_or(last.max(end));
-        // The epochs that the pages lack begin here.
+        // The first epoch of which the backup's pages may lack records.
         let lacking = match header.kind {
             BackupKind::Sweep => header.begin,
             BackupKind::Cut => Epoch(end.0 + 1),
         };
-        // The epochs that must be taken out of the pages lie behind the target and reach up to the backup's end. The
-        // first epoch of an archive may lack the records before the marks of its first image. So that epoch has to be
-        // at or before the target.
+        // If the target is before the backup's end, the epochs after the target, up to the backup's end, must be taken
+        // out of the pages. The first epoch of an archive may lack the records before the begin marks of its first
+        // image, so it cannot be taken out. So the target has to be that epoch or a later one.
         let (from, to) = match target < end {
             true => (lacking.min(target), end),
             false => (lacking, target),
@@ -101,8 +103,8 @@ impl Reach {
         })
     }
 
-    /// Returns the reach of a backup whose database has key-addressed tables. Its log has records that belong to no
-    /// page, so the image is its only moment.
+    /// Returns the reach of a backup whose database has key-addressed tables. The log of such a database has records
+    /// that belong to no page, so only the state at the backup's end can be restored.
     fn only(end: Epoch, target: Option<Epoch>) -> Result<Reach> {
         match target.filter(|target| *target != end) {
             None => Ok(Reach {
@@ -117,14 +119,15 @@ impl Reach {
         }
     }
 
-    /// Returns whether a run has a record that makes a difference.
+    /// Returns whether a run has any of the needed epochs.
     pub(crate) fn needs(&self, run: RunId) -> bool {
         let epochs = run.epochs;
         self.needed
             .is_some_and(|(from, up_to)| epochs.end > from && epochs.begin <= up_to)
     }
 
-    /// Returns the epochs around which no record may be combined: the target, and the end of a backup that is a cut.
+    /// Returns the epochs across which a merge must not combine records: the target, and the end of a backup that is a
+    /// cut.
     pub(crate) fn moments(&self) -> impl Iterator<Item = Epoch> + use<> {
         let kept = self.needed.map(|_| self.target);
         let mut moments: Vec<Epoch> = kept.into_iter().chain(self.cut).collect();
@@ -133,7 +136,8 @@ impl Reach {
         moments.into_iter()
     }
 
-    /// Checks that a run has kept the moments that this restore needs of it.
+    /// Checks that merging has not combined the records of a run across an epoch at which this restore must separate
+    /// them.
     ///
     /// # Errors
     /// [`Error::Usage`].

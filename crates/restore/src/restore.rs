@@ -1,25 +1,27 @@
-//! The restore: makes a new database of a backup and the runs of an archive, in one pass over both.
+//! The restore: makes a new database from a backup and an archive's runs, in one pass over both.
 //!
 //! Backup and runs are sorted by partition and local page, so restoring is a merge join. Each page is read once, gets
 //! all its records while it is in the processor's cache, and is written once, into an image of a new database. Several
-//! threads take a partition each. While one waits for the backup or the runs, another merges or writes.
+//! threads work on a partition each. While one thread waits for the backup or the runs, another merges or writes.
 //!
 //! A record is applied if the backup does not reflect it and the target wants it. It is *taken out* if the backup
 //! reflects it and the target does not want it: XOR is its own inverse. That is the rule of [`perdura_recovery::rule`],
-//! so a moment before the end of the backup's sweep is restored like one behind it. A page that is not in the backup
-//! begins as zeros. Each page's records then have exactly the update numbers that follow the backup's, or that lead up
-//! to it. Anything else is damage, and the error names it.
+//! so a moment before the end of the backup's sweep is restored in the same manner as a later moment. A page that is
+//! not in the backup begins as zeros. The applied records of a page must have exactly the next update numbers after the
+//! backup's, or the records taken out exactly the last numbers up to it. Anything else is damage, and the error says
+//! so.
 //!
-//! The new database has its own identity, one complete image whose number is above every tag that was seen, and an
-//! empty log that begins behind the target. An interrupted restore is never continued: it leaves a directory that says
-//! so and does not open.
+//! The new database has a new identity, one complete image whose checkpoint epoch is above every tag that was seen, and
+//! an empty log that begins after the target. An interrupted restore is never continued. It leaves a directory that is
+//! marked as unfinished and does not open.
 //!
 //! # Source
 //! C. Sauer, G. Graefe, T. Härder, "Single-pass restore after a media failure", section 3.2.
 //! # Deviations
-//! * The paper replays onto a replacement device of the same database. Here a restore never overwrites history.
-//! * Losers are undone there afterwards. Our log holds committed transactions alone.
-//! * There a record below the restart point of the backup is skipped by its LSN; here by tag and epoch.
+//! * The paper restores the same database onto a replacement device. Here a restore makes a new database and never
+//!   overwrites the old one.
+//! * In the paper losers are undone afterwards. Our log holds only committed transactions.
+//! * In the paper a record that the backup has is recognized by its LSN; here by its tag and epoch.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
@@ -45,23 +47,24 @@ use crate::progress::RestoreProgress;
 use crate::scratch::{SLOT, VERB};
 use crate::sink::ImageSink;
 
-/// Threads that a restore should have for each core: while some wait for the disks, others merge. With two cores, a
-/// source of 1,200 MB/s and a target of 400, two threads take 1.28 times as long as a copy, four 1.03, eight 0.99
-/// (`perdura bench restore --threads`).
+/// Threads that a restore should have for each core: while some wait for the disks, others merge. Measured with two
+/// cores, a source of 1,200 MB/s and a target of 400 MB/s (`perdura bench restore --threads`): two threads take 1.28
+/// times as long as a copy. Four threads take 1.03 times as long, and eight 0.99 times.
 pub const THREADS_A_CORE: usize = 4;
 
-/// The figures of a restore.
+/// The report of a restore.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RestoreReport {
     /// The epoch whose state was restored.
     pub epoch: Epoch,
-    /// The wall clock of the last moment up to it that the archive lists, microseconds since 1970; 0 if it lists none.
+    /// The time of the last moment up to that epoch that the archive lists, microseconds since 1970; 0 if it lists
+    /// none.
     pub wall_us: u64,
-    /// The new database.
+    /// The identity of the new database.
     pub uuid: Uuid,
-    /// The database that the backup is of.
+    /// The identity of the database that the backup was made of.
     pub parent: Uuid,
-    /// Its image.
+    /// The checkpoint epoch of the new database's image.
     pub k: CkptEpoch,
     /// Pages of the new database.
     pub pages: u64,
@@ -69,45 +72,45 @@ pub struct RestoreReport {
     pub page_reads: u64,
     /// Pages written.
     pub page_writes: u64,
-    /// Bytes of backup and runs.
+    /// Bytes read from backup and runs.
     pub bytes_read: u64,
-    /// Bytes of pages and directory.
+    /// Bytes of pages and directory that were written.
     pub bytes_written: u64,
     /// Records that were applied.
     pub applied: u64,
     /// Records that were taken out of the backup's pages.
     pub taken_out: u64,
-    /// Records that made no difference: reflected and wanted, or neither.
+    /// Records that made no difference, because they were both reflected and wanted, or neither.
     pub skipped: u64,
 }
 
-/// The means of a restore.
+/// The inputs of a restore other than its plan.
 pub struct RestoreMeans<'a> {
     /// The disks of the new database, which are empty.
     pub disks: Disks,
-    /// Its identity.
+    /// The identity of the new database.
     pub uuid: Uuid,
-    /// Threads that merge.
+    /// The number of threads that merge.
     pub threads: usize,
-    /// The time.
+    /// The clock.
     pub clock: &'a dyn Clock,
-    /// The counters in which it reports its progress.
+    /// The counters in which the restore reports its progress.
     pub progress: &'a RestoreProgress,
 }
 
-/// Makes the new database. On return it is whole and durable.
+/// Makes the new database. On return it is complete and durable.
 ///
 /// # Errors
-/// [`Error::Corrupt`] for a page or record of backup and runs that is not what it should be; [`Error::Foreign`] for
-/// disks that hold something; the disks'.
+/// [`Error::Corrupt`] if a page of the backup or a record of the runs is damaged; [`Error::Foreign`] if the disks are
+/// not empty; the disks'.
 pub fn restore(plan: &RestorePlan, means: &RestoreMeans<'_>) -> Result<RestoreReport> {
     make_database(plan, means, |images, k| {
         restore_parts(plan, means, images, k)
     })
 }
 
-/// Makes the new database around its pages. `make_parts` makes the pages durable in the images' files, for checkpoint
-/// `k`.
+/// Makes the new database. `make_parts` writes its pages to the images' files, as those of checkpoint `k`, and makes
+/// them durable; this function does the rest.
 pub(crate) fn make_database(
     plan: &RestorePlan,
     means: &RestoreMeans<'_>,
@@ -188,7 +191,7 @@ fn new_database(header: &BackupHeader, means: &RestoreMeans<'_>) -> Result<NewDa
     })
 }
 
-/// Merges the partitions. Each thread takes one after the other.
+/// Merges all partitions. Each thread takes one partition after the other.
 pub(crate) fn restore_parts(
     plan: &RestorePlan,
     means: &RestoreMeans<'_>,
@@ -246,7 +249,7 @@ fn write_directory(
     Ok((writer.finish()?, bytes))
 }
 
-/// Makes the anchor name the image and begin the log behind the target.
+/// Updates the anchor: it names the image, and its log begins after the target.
 fn name_image(
     plan: &RestorePlan,
     means: &RestoreMeans<'_>,
@@ -271,7 +274,7 @@ fn name_image(
             uuid: header.uuid,
             epoch: plan.target,
         });
-        // Numbers that the parent may have used beyond the target are not used again in these pages.
+        // The new database does not use epochs that the parent may have used after the target.
         record.epoch_floor = plan.highest_epoch();
         record.ckpt_max = k;
         record.vouched = Vouched {
@@ -288,8 +291,8 @@ fn name_image(
                 wall_us: means.clock.wall_us(),
                 cover: Cover::of_window(&zeros, zeros.clone(), plan.target),
                 consistent: header.consistent,
-                // The new log has nothing of the target's epoch: an archive of the new database has the target as its
-                // first moment.
+                // The new log has no records of the target epoch, so the target is the first moment in an archive of
+                // the new database.
                 begin_epoch: Some(plan.target.max(Epoch(1))),
             },
         );

@@ -1,7 +1,8 @@
-//! Runs that only one restore reads: made of a surviving log, or of many runs that were merged.
+//! Runs that only one restore reads. They are made from a surviving log, or by merging other runs.
 //!
-//! They are on the new database's data disk, in the folder of the image that it does not have yet, and are removed
-//! before it is whole. The place is marked as unfinished from the beginning, so the remains of a crash do not open.
+//! They are on the new database's data disk, in the folder of the image slot that the restore does not write, and are
+//! removed before the database is complete. The directory is marked as unfinished from the beginning, so after a crash
+//! the remains do not open.
 
 use std::sync::Arc;
 
@@ -11,12 +12,12 @@ use perdura_device::Disk;
 use perdura_recovery::found::mark_unfinished;
 use perdura_recovery::image::folder;
 
-/// The slot of a restored image.
+/// The slot that a restored image is written to.
 pub(crate) const SLOT: ImageSlot = ImageSlot::A;
-/// The maker that an unfinished directory names.
+/// The command that the mark of an unfinished directory names.
 pub(crate) const VERB: &str = "perdura restore";
 
-/// The place of a restore's own runs.
+/// The folder of the runs that only one restore reads.
 #[derive(Clone)]
 pub struct Scratch {
     disk: Arc<dyn Disk>,
@@ -26,7 +27,7 @@ impl Scratch {
     /// Takes the data disk of the new database, which is empty, and marks it as unfinished.
     ///
     /// # Errors
-    /// [`Error::Foreign`](perdura_base::Error::Foreign) for a disk that holds something; the disk's.
+    /// [`Error::Foreign`](perdura_base::Error::Foreign) if the disk is not empty; the disk's.
     pub fn begin(disk: Arc<dyn Disk>) -> Result<Scratch> {
         mark_unfinished(disk.as_ref(), VERB)?;
         let scratch = Scratch { disk };
@@ -44,14 +45,14 @@ impl Scratch {
         folder(SLOT.other())
     }
 
-    /// Opens one of its runs.
+    /// Opens one of the runs.
     pub(crate) fn open(&self, id: RunId, uuid: &Uuid) -> Result<Arc<Run>> {
         let run = Run::open(self.disk.as_ref(), self.dir(), id, uuid)?;
         assert_eq!(run.id(), id, "a run is opened by its name");
         Ok(Arc::new(run))
     }
 
-    /// Removes a run that is of no more use. A reader that has it open can continue to read it.
+    /// Removes a run that is no longer needed. A reader that has the run open can still read it.
     pub(crate) fn remove(&self, id: RunId) -> Result<()> {
         self.disk.remove(&id.path(self.dir()))
     }

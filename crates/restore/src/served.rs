@@ -1,4 +1,4 @@
-//! The moments that a backup serves with the present runs.
+//! The moments that can be restored from a backup and the runs that exist.
 
 use std::sync::Arc;
 
@@ -11,16 +11,16 @@ use perdura_wal::Archived;
 /// The moments that can be restored from a backup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Served {
-    /// The first.
+    /// The first moment.
     pub from: Epoch,
-    /// The last.
+    /// The last moment.
     pub to: Epoch,
-    /// The number of moments: the epochs between, less those that merging has given up.
+    /// The number of moments: the epochs from `from` to `to`, without those that were lost when runs were merged.
     pub moments: u64,
 }
 
-/// Returns the moments that a backup serves with these runs, which follow each other without a gap. `None`: the runs do
-/// not even complete the backup.
+/// Returns the moments that can be restored from a backup and these runs. The runs must follow each other without a
+/// gap. `None`: no moment can be restored, because the runs lack records that the backup needs.
 #[must_use]
 pub fn served(header: &BackupHeader, runs: &[Arc<Run>]) -> Option<Served> {
     let end = header.id.end;
@@ -50,7 +50,7 @@ pub fn served(header: &BackupHeader, runs: &[Arc<Run>]) -> Option<Served> {
             (from, if has_behind { last } else { end })
         }
     };
-    // Of the epochs outside of the runs, only the first can be a moment.
+    // The only moment that may lie outside the runs is the first one, the backup's end.
     let outside = !runs.iter().any(|run| run.id().epochs.contains(from));
     let within = runs.iter().map(|run| moments_within(run, from, to));
     Some(Served {
@@ -60,7 +60,7 @@ pub fn served(header: &BackupHeader, runs: &[Arc<Run>]) -> Option<Served> {
     })
 }
 
-/// Returns the number of moments that a run has from one epoch to another, both included.
+/// Returns the number of moments that a run has from epoch `from` to epoch `to`, both included.
 fn moments_within(run: &Run, from: Epoch, to: Epoch) -> u64 {
     let epochs = run.id().epochs;
     let (from, to) = (from.max(epochs.begin), to.min(epochs.last()));

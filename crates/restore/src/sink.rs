@@ -10,15 +10,15 @@ use perdura_recovery::image::{DirEntry, ImageFile, Place, Places, disk_of};
 
 use crate::part::{PageSink, Part};
 
-/// Pages that are written to an image at once.
+/// The most pages that are written to an image with one write.
 const WRITE_PAGES: usize = 64;
 
-/// The pages of an image. Pages that lie side by side are written together.
+/// Writes pages to an image. Pages that lie side by side are written together.
 pub(crate) struct ImageSink<'a> {
     images: &'a [ImageFile],
     places: Places,
     buf: AlignedBuf,
-    /// The file of the pages that are not written yet, and the place of the first.
+    /// The index of the file that the collected pages belong to. `first` is the place of the first of them.
     file: usize,
     first: Place,
     len: usize,
@@ -36,7 +36,7 @@ impl<'a> ImageSink<'a> {
         }
     }
 
-    /// Writes the collected pages.
+    /// Writes the collected pages to the image.
     fn flush(&mut self) -> Result<()> {
         if self.len > 0 {
             self.images[self.file].write(self.first, &self.buf[..self.len * PAGE_BYTES])?;
@@ -47,8 +47,8 @@ impl<'a> ImageSink<'a> {
 }
 
 impl PageSink for ImageSink<'_> {
-    /// Returns a buffer for the page. Writes the collected pages first if this one is not beside
-    /// them.
+    /// Returns a buffer for the page. First writes the collected pages if this page does not follow them directly, or
+    /// if the buffer is full.
     fn page(&mut self, id: PageId) -> Result<&mut [u8]> {
         let place = self.places.place(id);
         let is_beside = place.0 == self.first.0 + to_u64(self.len);
@@ -83,7 +83,7 @@ impl PageSink for ImageSink<'_> {
     }
 }
 
-/// The pages of a backup.
+/// Writes pages to a backup.
 pub(crate) struct BackupSink {
     writer: BackupWriter,
     page: AlignedBuf,
@@ -121,7 +121,8 @@ impl PageSink for BackupSink {
     }
 
     fn end_partition(&mut self, part: &mut Part) -> Result<()> {
-        // Sequence numbers are those of one instant of the older backup, and no ordered frame was ever logged.
+        // The sequence numbers would be those of the older backup's instant. They are not needed, because the database
+        // has never logged an ordered frame.
         part.pseq = None;
         self.writer
             .end_partition(None, std::mem::take(&mut part.sidecar));

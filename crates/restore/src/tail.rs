@@ -1,9 +1,10 @@
-//! A log that survived its data disk, beyond the archive: made into runs that follow the archive's.
+//! Makes runs from the part of a surviving log that the archive does not have. The runs follow the archive's.
 //!
-//! The archive ends a second or so before the log does. If the log is on other disks than the one that was lost,
-//! nothing that was acknowledged is lost. `wal` finds the log behind the archive's end and the log's own end
-//! ([`perdura_wal::survive`]), and the archiver of the product makes runs of it. If the archive was away, runs wait in
-//! a backlog beside the log, which was cut behind them: they come first.
+//! The archive ends about a second before the log does. If the data disk is lost and the log is on other disks, no
+//! acknowledged transaction is lost. `wal` finds the part of the log from the archive's end to the log's end
+//! ([`perdura_wal::survive`]), and the product's archiver makes runs of it. If the archive could not be reached for a
+//! time, runs wait in a backlog beside the log, which may have been cut up to the end of these runs. These runs come
+//! first.
 
 use std::sync::Arc;
 
@@ -22,7 +23,7 @@ use crate::choose::beginning;
 use crate::listed::end_of;
 use crate::scratch::Scratch;
 
-/// Returns the header of a backup of the archive: it describes the log.
+/// Returns the header of any backup of the archive, because it describes the log.
 fn any_header(store: &Store) -> Result<BackupHeader> {
     let mut first = None;
     let manifest = store.manifest();
@@ -44,12 +45,12 @@ fn any_header(store: &Store) -> Result<BackupHeader> {
     }))
 }
 
-/// Makes runs of the part of a surviving log that lies behind the archive's end. `logs[s]` holds stream s, and is only
+/// Makes runs of the part of a surviving log after the archive's end. `logs[s]` is the disk of stream s; it is only
 /// read.
 ///
 /// # Errors
-/// [`Error::Foreign`] for the log of another database; [`Error::Usage`] for a database with key-addressed tables, whose
-/// log is not all in runs; [`Error::Corrupt`] as [`survive`]; the disks'.
+/// [`Error::Foreign`] for the log of another database; [`Error::Usage`] for a database with key-addressed tables,
+/// because some changes in its log are in no run; [`Error::Corrupt`] as [`survive`]; the disks'.
 pub fn read_tail(
     store: &Store,
     logs: &[Arc<dyn Disk>],
@@ -111,7 +112,7 @@ pub fn read_tail(
     Ok(runs)
 }
 
-/// Returns the error for a log with changes that are in no run.
+/// Returns the error for a log with changes that no run contains.
 fn is_ordered() -> Error {
     Error::Usage(
         "the database has key-addressed tables, so only the epochs of its backups can be \
@@ -120,8 +121,8 @@ fn is_ordered() -> Error {
     )
 }
 
-/// Returns the runs that wait beside a surviving log, behind the archive's end at `from` with the latest moment
-/// `wall_us`. A run with earlier epochs is written again without them.
+/// Returns the runs that wait beside a surviving log and lie after `from`, the archive's end. A run that also has
+/// earlier epochs is written again without them. `wall_us` is the time of the archive's last moment.
 fn read_backlog(
     store: &Store,
     logs: &[Arc<dyn Disk>],

@@ -1,21 +1,23 @@
-//! A *virtual backup*: a backup that is made of an older one and the runs behind it.
+//! A *virtual backup*: a backup that is made from an older backup and the runs after it.
 //!
-//! The database is not read, and need not exist. The archive's directory is enough, also on another machine (*remote
-//! virtual backup*). The merge join is that of a restore, but its pages go into a backup instead of an image.
+//! The database is not read, and need not exist. Only the archive's directory is needed, so another machine can do the
+//! work (*remote virtual backup*). The merge join is the same as in a restore, but the pages go into a backup instead
+//! of an image.
 //!
-//! The result is `Cut(e)`: the state of epoch e and nothing else. The epochs of records decide whether the result
-//! reflects them. Their tags name the checkpoint that had visited the page before, and a cut knows no checkpoint. So
-//! its pages have the tag 0 and it has no checkpoint epoch. Two virtual backups of one epoch have the same pages,
-//! whatever they were made of.
+//! The result is `Cut(e)`: the state at the end of epoch e, and nothing later. Whether the result reflects a record is
+//! decided by the record's epoch. Tags are not used, because they refer to checkpoints, and a cut belongs to no
+//! checkpoint. So its pages have the tag 0, and it has no checkpoint epoch. Any two virtual backups of one epoch have
+//! the same pages, even if they were made from different backups and runs.
 //!
-//! A cut needs its moment: no record may be combined across e in the runs (`perdura_archive::merge`). A merge that is
-//! under way when the cut becomes part of the archive is given up if it does not keep e. [`Edit::AddCut`] notices a
-//! merge that has already replaced its runs, and names the run that has e in its middle.
+//! A cut needs its moment: in the runs, no records of epochs up to e may be combined with records of later epochs
+//! (`perdura_archive::merge`). If a merge that does not keep e is under way when the cut becomes part of the archive,
+//! the merge is given up. If such a merge has already replaced its inputs, [`Edit::AddCut`] detects that: it names the
+//! run that has e in its middle.
 //!
 //! # Source
 //! C. Sauer, G. Graefe, T. Härder, "Single-pass restore after a media failure", section 5.5.
 //! # Deviations
-//! The paper says "up to date"; we name the epoch.
+//! The paper's virtual backup is "up to date"; here the caller names the epoch.
 
 use std::sync::Arc;
 
@@ -32,14 +34,14 @@ use crate::plan::RestorePlan;
 use crate::progress::RestoreProgress;
 use crate::sink::BackupSink;
 
-/// The description of a virtual backup, and of its sources.
+/// The description of a virtual backup and of the making of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VirtualSummary {
-    /// The backup.
+    /// The new backup.
     pub backup: BackupSummary,
-    /// The backup that it began with.
+    /// The older backup that it was made from.
     pub base: BackupId,
-    /// Bytes of that backup and of the runs.
+    /// Bytes of the older backup and of the runs.
     pub bytes_read: u64,
     /// Records that were applied.
     pub applied: u64,
@@ -49,7 +51,7 @@ pub struct VirtualSummary {
     pub skipped: u64,
 }
 
-/// The making of a virtual backup, a machine of small steps.
+/// A virtual backup that is being made, by a machine of small steps.
 pub struct VirtualBackup {
     store: Arc<Store>,
     plan: RestorePlan,
@@ -62,14 +64,14 @@ pub struct VirtualBackup {
 enum Stage {
     Merge(Box<Making>),
     Tail(Box<BackupTail>),
-    /// The file exists. This stage checks that its moment does, too.
+    /// The backup's file is complete. This stage checks that its moment still exists.
     Check,
     Publish(Box<Publication>, Option<RunId>),
-    /// It is done, or has failed.
+    /// The backup is done, or has failed.
     Over,
 }
 
-/// The pages, while they are made.
+/// The state while pages are made.
 struct Making {
     merging: Merging<BackupSink>,
     next: PartitionId,
@@ -78,12 +80,12 @@ struct Making {
 
 impl VirtualBackup {
     /// Takes the right to make backups, and begins a backup of epoch `target`, or of the last epoch that the archive
-    /// holds. `passed_over` gets the reason why an older backup does not serve.
+    /// holds. Calls `passed_over` with each older backup that cannot be used, and the reason.
     ///
     /// # Errors
-    /// [`Error::Usage`] if the archive has a cut of that epoch already, or if the runs do not have that moment. Also if
-    /// the database has key-addressed tables, whose moments are those of its backups alone: the error names the
-    /// nearest. Otherwise as [`RestorePlan::from_archive`] and [`Store::lease_backups`].
+    /// [`Error::Usage`] if the archive has a cut of that epoch already, or if the runs do not have that moment.
+    /// [`Error::Usage`] also if the database has key-addressed tables: then only its backups are moments, and the error
+    /// names the nearest. Otherwise as [`RestorePlan::from_archive`] and [`Store::lease_backups`].
     pub fn begin(
         store: &Arc<Store>,
         target: Option<Epoch>,
@@ -140,13 +142,13 @@ impl VirtualBackup {
         })
     }
 
-    /// Takes a step: one I/O, or as many pages as are read at once, with their reads and the write. The backup is part
-    /// of the archive when this has returned [`Progress::Done`].
+    /// Takes a step. It performs one I/O, or makes as many pages as one read returns, with the reads and the write for
+    /// these pages. The backup is part of the archive once this has returned [`Progress::Done`].
     ///
     /// # Errors
-    /// [`Error::Corrupt`] for a page or record of backup and runs that is not what it should be. [`Error::Usage`] if
-    /// the runs were merged in the meantime and no longer have the moment. The disk's. Then the backup is given up, and
-    /// the next one removes its remains.
+    /// [`Error::Corrupt`] if a page of the backup or a record of the runs is damaged. [`Error::Usage`] if the runs were
+    /// merged in the meantime and no longer have the moment. The disk's. After an error the backup is given up, and the
+    /// next backup removes its remains.
     pub fn step(&mut self) -> Result<Progress<VirtualSummary>> {
         self.stage = match std::mem::replace(&mut self.stage, Stage::Over) {
             Stage::Merge(mut making) => match self.make(&mut making)? {
@@ -171,7 +173,7 @@ impl VirtualBackup {
             Stage::Publish(mut publication, within) => match publication.step() {
                 Ok(Progress::More) => Stage::Publish(publication, within),
                 Ok(Progress::Done(_)) => return Ok(Progress::Done(self.summary.clone())),
-                // The run was merged since the check: the merged run may have the moment too.
+                // The run was merged after the check. The merged run may still have the moment, so it is checked again.
                 Err(Error::Usage(_)) if self.within()? != within => Stage::Check,
                 Err(error @ Error::Usage(_)) => return self.or_remove(Err(error)),
                 Err(error) => return Err(error),
@@ -220,13 +222,13 @@ impl VirtualBackup {
         Ok(Progress::More)
     }
 
-    /// Returns the run that has the target in its middle, if any.
+    /// Returns the run that has the target in its middle. `None`: the target is the last epoch of a run, or in no run.
     fn within(&self) -> Result<Option<RunId>> {
         let manifest = self.store.refresh()?;
         Ok(manifest.run_around(self.plan.target))
     }
 
-    /// Begins the change of the archive, if the moment still exists.
+    /// Begins to add the backup to the archive, if the moment still exists.
     fn check(&self) -> Result<(Publication, Option<RunId>)> {
         let within = self.within()?;
         if let Some(id) = within
@@ -251,7 +253,7 @@ impl VirtualBackup {
         Ok((self.store.publish(edit), within))
     }
 
-    /// Removes the backup's file, which is no part of the archive, if the change was refused.
+    /// Removes the backup's file if adding it was refused, because it is not part of the archive.
     fn or_remove<T>(&self, result: Result<T>) -> Result<T> {
         if let Err(Error::Usage(_)) = &result {
             let id = self.summary.backup.header.id;

@@ -1,4 +1,4 @@
-//! The extras of a consistent image: the numbers in its sections, and the order of its visits.
+//! The additions for a consistent image: the sequence numbers in its sections, and visits of pages out of turn.
 
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::num::to_usize;
@@ -8,7 +8,7 @@ use perdura_heap::{Cut, Visit};
 use super::{Activity, Checkpointer, Sweep, VISIT_PAGES};
 
 impl Sweep {
-    /// Returns the sequence number of a partition in its section. `None`: the image is fuzzy.
+    /// Returns the sequence number that the image stores in a partition's section. `None`: the image is fuzzy.
     pub(super) fn pseq(&self, id: PartitionId) -> Option<u64> {
         let cut = self.cut.as_ref()?;
         if armed(Flaw::PseqReadAfterRelease) {
@@ -22,7 +22,8 @@ impl Sweep {
         Some(pseq)
     }
 
-    /// While too many old versions are kept, visits pages that have some, out of turn. Returns their partition.
+    /// If too many old page versions are kept in memory, visits pages that have some out of turn. Returns the partition
+    /// of those pages; `None` if none was visited.
     pub(super) fn visit_kept(
         &self,
         take: &mut impl FnMut(u32, PageId, Visit<'_>),
@@ -37,8 +38,8 @@ impl Sweep {
 }
 
 impl Checkpointer {
-    /// Gives up a fuzzy sweep: from now on ordered frames are logged, which only a consistent image serves. A sweep
-    /// whose image may already be named has visited all pages before the first such frame.
+    /// Gives up a running fuzzy sweep, because ordered frames are logged from now on and need a consistent image. A
+    /// sweep whose image the anchor may name already is kept: it visited all pages before the first ordered frame.
     pub fn require_cuts(&mut self) {
         let is_fuzzy = match &self.activity {
             Activity::Idle => false,

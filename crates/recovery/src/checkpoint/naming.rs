@@ -1,7 +1,7 @@
 //! The end of a checkpoint: the anchor names the image, and only then the log is cut.
 //!
-//! This update also moves the anchor's section of the archive. The log that is cut below it is durable in the archive,
-//! and the anchor says so before the cut.
+//! The update that names the image also moves the anchor's archive section. So before the log is cut below that
+//! section, the anchor already says that the archive holds that part.
 
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::{CkptEpoch, ImageSlot, Pos, Result};
@@ -16,7 +16,7 @@ use crate::images::Completion;
 use crate::truncate::truncation_floor;
 
 impl Sweep {
-    /// Enters the image in the anchor.
+    /// Enters the completed image in the anchor's record.
     pub(crate) fn name_image(&self, record: &mut Anchor, wall_us: u64) {
         let completion = Completion {
             directory_crc: self.directory_crc,
@@ -34,8 +34,9 @@ impl Sweep {
 }
 
 impl Checkpointer {
-    /// Cuts the log behind an image that the anchor names. The image counts even if segments and directories cannot be
-    /// removed now. These wait, and the driver of the checkpoints learns of them from [`clear_away`](Self::clear_away).
+    /// Cuts the log below the cover of an image that the anchor names. The image counts even if segments and
+    /// directories cannot be removed now. [`clear_away`](Self::clear_away) removes them later, and returns the error to
+    /// the driver of the checkpoints if it cannot.
     pub(super) fn cut_log(&mut self, sweep: &Sweep) -> Taken {
         self.leftover = Some(Leftover {
             slot: sweep.slot,
@@ -59,11 +60,11 @@ impl Checkpointer {
         self.parts.wal.durable(rung) >= cover.end_epoch || armed(Flaw::AnchorBeforeLog)
     }
 
-    /// Removes log segments and directories that the last checkpoint could not remove. Does nothing
-    /// while another checkpoint runs: its end removes them.
+    /// Removes log segments and directories that the last checkpoint could not remove. Does nothing while a checkpoint
+    /// runs: the end of that checkpoint removes them.
     ///
     /// # Errors
-    /// The disk's. The remains only take space, so the caller tries again later.
+    /// The disk's. The files that are left only take space, so the caller tries again later.
     pub fn clear_away(&mut self) -> Result<()> {
         if self.is_running() {
             return Ok(());
@@ -87,8 +88,8 @@ impl Checkpointer {
         Ok(())
     }
 
-    /// Asserts I6: before the log is cut, the durable anchor names the image, and the floor lies at
-    /// or before the position at which a restart from it begins.
+    /// Asserts I6, before the log is cut: the durable anchor names the image, and the floor lies at or before the
+    /// position at which a restart from that image begins.
     fn assert_named(&self, slot: ImageSlot, k: CkptEpoch, floor: &[Pos]) {
         let anchor = self.parts.anchor.get();
         let image = anchor.image(slot);
@@ -103,7 +104,7 @@ impl Checkpointer {
         );
     }
 
-    /// Names the image in the anchor, only after every record that it reflects is durable (I5).
+    /// Names the image in the anchor. Asserts I5: every record that the image reflects is durable.
     pub(super) fn name_sweep(&mut self, sweep: &mut Sweep) -> Result<()> {
         if armed(Flaw::TruncateBeforeAnchor) {
             self.parts.wal.truncate(&sweep.covering.closed().begin)?;
@@ -130,7 +131,7 @@ impl Checkpointer {
                 record.ckpt_max = record.ckpt_max.max(sweep.k);
                 record.move_archived(archived.as_ref());
                 let floor = truncation_floor(record);
-                // The last link stays: it has the start of the open incarnation.
+                // The last link stays: it holds the position at which the open incarnation starts.
                 let last = record.chain.last().map(|link| link.incarnation);
                 record.chain.retain(|link| {
                     Some(link.incarnation) == last
@@ -142,7 +143,7 @@ impl Checkpointer {
         Ok(())
     }
 
-    /// Notes the end of the log in an archive; see [`AnchorCell::set_archived`](crate::AnchorCell::set_archived).
+    /// Notes up to where an archive holds the log; see [`AnchorCell::set_archived`](crate::AnchorCell::set_archived).
     ///
     /// # Errors
     /// As [`AnchorCell::set_archived`](crate::AnchorCell::set_archived).

@@ -46,10 +46,10 @@ impl Checkpointer {
         Ok(Taken::worked(event, next))
     }
 
-    /// Gives up the sweep. Pages that were copied but perhaps not written are dirty again for the slot.
+    /// Gives up the sweep. Pages that were copied but may not be written are marked dirty again for the slot.
     pub(crate) fn cancel_sweep(&mut self, sweep: &Sweep) {
         let tmp = format!("{}.tmp", directory_path(sweep.slot, sweep.k));
-        // It would take space on a full disk. If it cannot be removed now, the next complete
+        // The unfinished directory would take space on a full disk. If it cannot be removed now, the next complete
         // checkpoint of this slot removes it.
         let _gone_or_later = self.parts.disks.data.remove(&tmp);
         if armed(Flaw::FailedWriteClean) {
@@ -62,7 +62,7 @@ impl Checkpointer {
         }
     }
 
-    /// Writes staged pages from `run` on.
+    /// Takes a step of writing the staged pages, from `run` on.
     fn write(
         &mut self,
         sweep: &mut Sweep,
@@ -128,7 +128,8 @@ impl Checkpointer {
         }
     }
 
-    /// Writes staged pages from `run` on that lie side by side; returns the first not written.
+    /// Writes the staged pages from `run` on that lie side by side in the file. Returns the index of the first staged
+    /// page that is not written.
     pub(super) fn write_run(
         &mut self,
         sweep: &mut Sweep,

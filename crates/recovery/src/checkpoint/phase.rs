@@ -1,9 +1,9 @@
 //! The states of a checkpoint, with one table of their successors.
 //!
-//! Failures and giving up are events like the others. `Anchor` and `Truncate` cannot be abandoned:
-//! the anchor may name the image already.
+//! Failing and giving up are events like any other. A checkpoint in `Anchor` or `Truncate` cannot be abandoned: the
+//! anchor may name its image already.
 
-/// The share of the pages in memory, and that of trees.
+/// The indices, in the list of shares, of the pages in memory and of the trees.
 pub(super) const HEAP: usize = 0;
 pub(super) const TREES: usize = 1;
 
@@ -35,7 +35,7 @@ pub(crate) enum Phase {
     Truncate,
 }
 
-/// A state of the checkpoint machine: a phase without its operands, or none.
+/// A state of the checkpoint machine: a phase without its operands, or `Idle`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stage {
     Idle,
@@ -61,13 +61,13 @@ pub(super) enum Event {
     RunWritten,
     /// The batch is written, and pages are left to visit.
     BatchWritten,
-    /// The batch is written, and it was the last partition's last one.
+    /// The batch is written, and it was the last batch of the last partition.
     LastBatchWritten,
     /// The pages files are synced.
     Synced,
-    /// The directory is complete and durable, and trees have pages to write yet.
+    /// The directory is complete and durable, and trees still have pages to write.
     TreesDirty,
-    /// The pages of trees that were dirty at the begin are durable, and so is the directory. The ends of the trees'
+    /// The directory and the tree pages that were dirty at the begin are durable. The records that end the trees'
     /// checkpoints are in the log.
     TreesClean,
     /// The end marks are appended.
@@ -89,7 +89,7 @@ pub(super) enum Event {
 }
 
 impl Phase {
-    /// Returns the place of the share that the phase belongs to. `None`: all shares have ended.
+    /// Returns the index of the share that the phase belongs to. `None`: the phase comes after those of all shares.
     pub(super) fn share(self) -> Option<usize> {
         match self {
             Phase::Copy { .. } | Phase::Write { .. } | Phase::SyncPages | Phase::Directory => {
@@ -100,7 +100,7 @@ impl Phase {
         }
     }
 
-    /// Returns the state of the phase.
+    /// Returns the state that corresponds to the phase.
     pub(super) fn stage(self) -> Stage {
         match self {
             Phase::Copy { .. } => Stage::Copy,
@@ -165,7 +165,7 @@ impl Stage {
     /// Returns the state after an event.
     ///
     /// # Panics
-    /// If the event cannot happen in this state: the machine is wrong, not the disk or the caller.
+    /// If the event cannot happen in this state. That is a bug of the machine, not a fault of the disk or the caller.
     pub(super) fn advance(self, event: Event) -> Stage {
         self.after(event)
             .unwrap_or_else(|| panic!("{event:?} of a checkpoint that is {self:?}"))

@@ -45,7 +45,7 @@ impl Drop for Pin {
 }
 
 impl Checkpointer {
-    /// Holds the newest image. `None`: no image is complete.
+    /// Pins the newest image. `None`: no image is complete.
     #[must_use]
     pub fn pin_newest(&self) -> Option<Pin> {
         let anchor = self.parts.anchor.get();
@@ -62,7 +62,7 @@ impl Checkpointer {
         })
     }
 
-    /// Returns whether the image that the next checkpoint is to overwrite is held.
+    /// Returns whether a pin holds the image that the next checkpoint is to overwrite.
     #[must_use]
     pub fn is_held(&self) -> bool {
         self.check_pin(self.next_slot()).is_err()

@@ -1,4 +1,4 @@
-//! The reports of a checkpoint: a step's result, and figures.
+//! The reports of a checkpoint: a step's result, and statistics.
 
 use serde::Serialize;
 
@@ -7,33 +7,34 @@ use serde::Serialize;
 pub enum CheckpointProgress {
     /// No checkpoint is running.
     Idle,
-    /// A step was taken; this many bytes were written to the image in it.
+    /// A step was taken. It wrote this many bytes to the image.
     Working(u64),
-    /// The checkpoint waits for the log to become durable: the caller closes the epoch and flushes.
+    /// The checkpoint waits for the log to become durable. The caller must close the epoch and flush.
     Waiting,
     /// The checkpoint is complete.
     Done,
 }
 
-/// Figures of checkpoints.
+/// Statistics of checkpoints.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub struct CheckpointStats {
     /// Checkpoints completed since the database was opened.
     pub completed: u64,
-    /// Checkpoints cancelled since then, for instance because the disk was full.
+    /// Checkpoints cancelled since the database was opened, for instance because the disk was full.
     pub cancelled: u64,
-    /// The newest complete checkpoint epoch.
+    /// The epoch of the newest complete checkpoint.
     pub last_k: u64,
-    /// Pages that the newest one wrote.
+    /// Pages that the newest complete checkpoint wrote.
     pub last_pages: u64,
-    /// Bytes that the newest one wrote.
+    /// Bytes that the newest complete checkpoint wrote.
     pub last_bytes: u64,
-    /// Duration of the newest one, microseconds.
+    /// Duration of the newest complete checkpoint, microseconds.
     pub last_us: u64,
-    /// End of the newest one, microseconds since 1970; 0 if none has ended since the start.
+    /// The time at which the newest complete checkpoint ended, microseconds since 1970; 0 if none has ended since the
+    /// start.
     pub last_end_us: u64,
     /// True if a checkpoint is running.
     pub running: bool,
-    /// Partitions that the running one has swept.
+    /// Partitions that the running checkpoint has swept.
     pub partitions_done: u64,
 }

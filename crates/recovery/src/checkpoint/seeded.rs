@@ -7,7 +7,8 @@ use perdura_heap::Reader;
 use super::{Checkpointer, Sweep};
 
 impl Sweep {
-    /// Cuts under one latch after the other: a seeded bug.
+    /// A seeded bug: opens the cut in one partition after the other, each under its own latch, instead of under all
+    /// latches at once.
     pub(super) fn cut_late(&mut self, id: PartitionId) {
         let (k, slot) = (self.k, self.slot);
         if let Some(cut) = &mut self.cut {
@@ -17,7 +18,7 @@ impl Sweep {
 }
 
 impl Checkpointer {
-    /// Copies pages "asynchronously", as they are when they are written: a seeded bug.
+    /// A seeded bug: copies pages as they are at the time of the write, which is how the paper copies "asynchronously".
     pub(super) fn recopy(&mut self, id: PartitionId, staged: std::ops::Range<usize>) {
         for at in staged {
             let copy = &mut self.staging[at * PAGE_BYTES..(at + 1) * PAGE_BYTES];

@@ -7,7 +7,7 @@ use super::{CheckpointProgress, Checkpointer, Sweep, Taken};
 use crate::tree::live::Step;
 
 impl Checkpointer {
-    /// Writes pages of the next tree whose part has not ended; a step of the last one ends them all.
+    /// Writes pages of the first tree that is not finished. The step that finishes the last tree ends the phase.
     pub(crate) fn write_trees(&mut self, sweep: &mut Sweep) -> Result<Taken> {
         let clean = Taken::worked(Event::TreesClean, Phase::Mark);
         let Some(tree) = self.trees().get(sweep.redo_starts.len()) else {

@@ -4,13 +4,13 @@ use std::borrow::Cow;
 
 use perdura_heap::Shape;
 
-/// A key and what it holds.
+/// A key, its expiry time and its value.
 pub struct KeyContent<'a> {
     /// The key.
     pub key: Cow<'a, [u8]>,
-    /// The time at which it expires, milliseconds since 1970. `None`: never.
+    /// The time at which the key expires, milliseconds since 1970. `None`: never.
     pub expiry_ms: Option<u64>,
-    /// Its value. `None`: the row does not parse, or heads a collection that does not exist.
+    /// Its value. `None`: the row does not parse, or it is the head of a collection that does not exist.
     pub value: Option<Value<'a>>,
 }
 
@@ -18,11 +18,11 @@ pub struct KeyContent<'a> {
 pub enum Value<'a> {
     /// A string.
     String(Cow<'a, [u8]>),
-    /// A collection in one row, in a form that the layer above the component packs and reads.
+    /// A collection that is packed into one row. The layer above the component defines the packed form.
     Packed(Shape, Cow<'a, [u8]>),
     /// A row of a tree.
     Row(&'a [u8]),
-    /// A collection of rows.
+    /// A collection with a row for each element.
     Elements(Elements<'a>),
 }
 
@@ -32,13 +32,13 @@ pub struct Elements<'a> {
     pub shape: Shape,
     /// The number of its elements.
     pub count: u64,
-    /// The elements: those of a list in their order, others in any.
+    /// The elements. Those of a list come in the list's order, those of other collections in any order.
     pub each: Box<dyn Iterator<Item = Element<'a>> + 'a>,
 }
 
 /// An element.
 pub struct Element<'a> {
-    /// A hash's field, a list's item, or a member.
+    /// The field of a hash, the item of a list, or the member of a set or sorted set.
     pub name: Cow<'a, [u8]>,
     /// The value of a hash's field; empty otherwise.
     pub value: Cow<'a, [u8]>,

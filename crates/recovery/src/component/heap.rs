@@ -43,8 +43,8 @@ impl Component for HeapPages {
     }
 }
 
-/// Passes every key of every table to `take`, with the value that a client reads, at one moment: every latch is held.
-/// Tables come in ascending order.
+/// Passes every key of every table to `take`, with the value that a client reads. Tables come in ascending order. Every
+/// latch is held meanwhile, so all values are as of one moment.
 ///
 /// # Errors
 /// The first error of `take`; [`Error::Corrupt`] if a row that an index names cannot be read.
@@ -92,8 +92,8 @@ fn list_table(
     Ok(())
 }
 
-/// Returns the value that a client reads from a row. `None`: the row is an element, or heads a collection that does not
-/// exist.
+/// Returns the value that a client reads from a row. `None`: the row is an element of a collection, or the head of a
+/// collection that does not exist.
 fn value_of<'a>(
     parts: &'a [PartitionGuard<'_>],
     table: TableId,
@@ -115,8 +115,8 @@ fn value_of<'a>(
     }
 }
 
-/// Returns an element without the bytes that its collection adds to its row. The field of a list's item is a label: an
-/// order number and no data.
+/// Returns an element without the bytes that its collection adds to its row. The field of a list's row is left out: it
+/// is an order number, not data.
 fn element<'a>(shape: Shape, row: &RowRef<'a>) -> Element<'a> {
     let none = Cow::Borrowed(&[][..]);
     let (name, value, score) = match shape {

@@ -1,13 +1,13 @@
-//! Frames with numbers in words: operations on rows of a tree, and records of its pages.
+//! Numbered frames as text: operations on rows of a tree, and records of its pages.
 
 use perdura_base::num::to_u64;
 use perdura_formats::operation::{self, Act, RowChange};
 use perdura_formats::tree_record::{PageChange, TreeRecord};
 
-/// Bytes of a key that are shown.
+/// The most bytes of a key that are shown.
 const KEY_BYTES_SHOWN: usize = 24;
 
-/// Returns a frame of operations in a line.
+/// Describes a frame of operations in one line.
 pub(crate) fn operations(payload: &[u8]) -> String {
     let frame = match operation::decode(payload) {
         Ok(frame) => frame,
@@ -41,7 +41,7 @@ fn shown_row(row: &RowChange<'_>) -> String {
     )
 }
 
-/// Returns a record of the tree in a line.
+/// Describes a record of the tree in one line.
 pub(crate) fn tree(payload: &[u8]) -> String {
     let (gsn, record) = match TreeRecord::decode(payload) {
         Ok(decoded) => decoded,

@@ -1,4 +1,4 @@
-//! Ordered frames in words.
+//! Ordered frames as text.
 
 use std::fmt::Write as _;
 
@@ -8,7 +8,7 @@ use perdura_formats::ordered::{At, CommandFrame, Effect, Malformed, Op};
 use perdura_wal::{Frame, FrameKind};
 use serde::Serialize;
 
-/// An ordered frame: its places, and its command or its effects.
+/// An ordered frame: its partitions with its number in each, and its command or its effects.
 #[derive(Debug, Default, Serialize)]
 pub struct DumpedOrdered {
     parts: Vec<ShownPart>,
@@ -49,7 +49,8 @@ struct ShownEffect {
 }
 
 impl DumpedOrdered {
-    /// Reads a frame. Of one that does not parse, it has what is before that place.
+    /// Reads a frame. If the frame does not parse, the result has everything before the fault, and says what the fault
+    /// is.
     pub(crate) fn of(frame: &Frame<'_>) -> DumpedOrdered {
         let mut shown = DumpedOrdered::default();
         if let Err(why) = shown.read(frame) {
@@ -99,7 +100,7 @@ impl DumpedOrdered {
         }
     }
 
-    /// Returns it in one line, without its effects.
+    /// Returns the frame in one line, without its effects.
     #[must_use]
     pub fn line(&self) -> String {
         let mut line = String::new();

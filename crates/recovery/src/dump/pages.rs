@@ -1,11 +1,11 @@
-//! Frames of page records in words.
+//! Frames of page records as text.
 
 use perdura_heap::{Group, PageRecord, decode_group};
 use perdura_page::{Change, TxnRecord, Update, decode_txn_record};
 
 use super::{DumpedRecord, FrameDump, MALFORMED};
 
-/// Returns a group's records.
+/// Describes a group: its records.
 pub(crate) fn group(payload: &[u8]) -> FrameDump {
     let group = decode_group(payload);
     FrameDump {
@@ -25,7 +25,7 @@ fn record(record: PageRecord<'_>) -> DumpedRecord {
     }
 }
 
-/// Returns a record of a transaction in a line.
+/// Describes a record of a transaction in one line.
 pub(crate) fn txn_record(payload: &[u8]) -> String {
     match decode_txn_record(payload) {
         None => MALFORMED.into(),

@@ -13,7 +13,7 @@ use super::Backward;
 use crate::base::begun_by;
 use crate::rule::{Fate, Gate, ImageKind, Skip};
 
-/// The algorithm's place in its stream, and its table of active transactions.
+/// The state of the algorithm as printed: the phase of the scan, and ATT, the table of active transactions.
 #[derive(Default)]
 pub(super) struct Printed {
     phase: Phase,
@@ -28,14 +28,14 @@ enum Phase {
     BeforeBegin,
 }
 
-/// Returns whether the algorithm replaces the rule.
+/// Returns whether the algorithm as printed replaces the rule of this crate.
 fn is_armed() -> bool {
     armed(Flaw::PrintedRule) || armed(Flaw::ListRace)
 }
 
 impl Backward {
-    /// Notes a mark of a checkpoint, which the rule has no use for. The transactions that the end mark of the image's
-    /// checkpoint lists as active are open, except those that committed after it.
+    /// Notes a mark of a checkpoint, which only the printed algorithm uses. The end mark of the image's checkpoint
+    /// lists the active transactions. They are open, except those that committed after the mark.
     pub(crate) fn note_mark(&mut self, frame: Frame<'_>, image: ImageKind) {
         let ImageKind::Sweep(k) = image else { return };
         match frame.kind.role() {
@@ -62,7 +62,7 @@ fn is_committed(fate: Option<Fate>) -> bool {
 }
 
 impl Printed {
-    /// Notes a record that is no change.
+    /// Notes a record other than a change.
     pub fn note(&mut self, record: &TxnRecord<'_>) {
         match record {
             TxnRecord::Begin { txn } => {
@@ -75,7 +75,8 @@ impl Printed {
         }
     }
 
-    /// Returns what to do with a change of `txn`, if the algorithm decides. The BackupID is the parity of the tag.
+    /// Returns what the printed algorithm does with a change of `txn`; `None` if the algorithm is not in force. The
+    /// BackupID is the parity of the tag.
     pub fn gate(
         &self,
         txn: TxnId,

@@ -1,4 +1,4 @@
-//! The verbs of the heap in a restart, a checkpoint and a listing.
+//! Tests of the heap's part in a restart, in a checkpoint and in a listing of contents.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -31,13 +31,13 @@ fn empty() -> Heap {
     heap
 }
 
-/// A heap, and what the suite does with its rows.
+/// A heap, with operations on its rows for the tests.
 struct Tested(Heap);
 
 impl Tested {
     /// Sets a key's value and returns the change's log record.
     fn write(&self, key: u8, value: u8) -> Vec<u8> {
-        // Long enough that a few rows fill a page.
+        // Key and value are so long that a few rows fill a page.
         let (key, value) = ([key; 600], [value; 4000]);
         let hash = self.0.geometry().hash(&key);
         let mut part = self.0.lock(self.0.geometry().partition_of(hash));
@@ -57,7 +57,7 @@ impl Tested {
         }
     }
 
-    /// Returns every key with its value, by the index.
+    /// Returns every key that the index lists, with its value.
     fn rows(&self) -> BTreeMap<u8, u8> {
         let mut rows = BTreeMap::new();
         for id in partitions() {
@@ -86,7 +86,8 @@ fn partitions() -> impl Iterator<Item = PartitionId> {
 }
 
 impl Tested {
-    /// Runs a whole sweep, three pages under a latch, into the old contents of the slot in `image`.
+    /// Runs a whole sweep, at most three pages under one latch. `image` holds the slot's old contents, which the sweep
+    /// overwrites.
     fn sweep_into(&self, image: &mut Image, slot: ImageSlot, k: CkptEpoch) {
         self.0.set_ckpt_epoch(k);
         self.visit_all(image, slot, k);

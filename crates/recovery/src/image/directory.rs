@@ -12,7 +12,7 @@ use perdura_page::digest::{bound, page_crc};
 
 /// Bytes of a directory entry.
 const ENTRY_BYTES: usize = 28;
-/// Bytes of the logged region's complement at a page's start.
+/// Bytes at a page's start that are not part of the logged region.
 const META_BYTES: usize = 16;
 
 /// The directory's entry for one page.
@@ -20,7 +20,7 @@ const META_BYTES: usize = 16;
 pub struct DirEntry {
     /// The checkpoint that wrote the page into this slot; 0 if the page is not in the image.
     pub epoch: CkptEpoch,
-    /// Its update number in the image.
+    /// The page's update number, as it is in the image.
     pub useq: Useq,
     /// CRC-32C of page number and bytes.
     pub crc: u32,
@@ -29,7 +29,7 @@ pub struct DirEntry {
 }
 
 impl DirEntry {
-    /// Describes a page as checkpoint `k` writes it.
+    /// Makes the entry of a page that checkpoint `k` writes.
     #[must_use]
     pub fn describe(page: PageId, bytes: &[u8], k: CkptEpoch, summer: &PageSummer) -> DirEntry {
         DirEntry {
@@ -73,7 +73,7 @@ impl Default for PageSummer {
     }
 }
 
-/// The entries of one image, in memory: by partition, by local page index.
+/// The entries of one image, in memory, by partition and then by local page index.
 #[derive(Debug, Clone, Default)]
 pub struct Directory {
     parts: Vec<Vec<DirEntry>>,
@@ -88,7 +88,7 @@ impl Directory {
         }
     }
 
-    /// Returns the entry of a page, present or not.
+    /// Returns the entry of a page. If the page is not in the image, the entry is not [present](DirEntry::is_present).
     #[must_use]
     pub fn get(&self, partition: PartitionId, local: u32) -> DirEntry {
         let entries = &self.parts[usize::from(partition.0)];
@@ -146,7 +146,8 @@ impl Directory {
             .fold(0, |sum, (_, digest)| sum ^ digest)
     }
 
-    /// Encodes the section of a partition. In a consistent image it has the partition's sequence number.
+    /// Encodes the section of a partition. `pseq` is the partition's sequence number in a consistent image, otherwise
+    /// `None`.
     #[must_use]
     pub fn encode_section(
         &self,
@@ -177,8 +178,8 @@ impl Directory {
         out
     }
 
-    /// Reads a section's entries into this directory and returns the sidecar's bytes. The sequence number
-    /// has been read.
+    /// Reads a section's entries into this directory and returns the sidecar's bytes. `r` is behind the sequence
+    /// number, if there is one.
     pub(super) fn decode_section<'a>(
         &mut self,
         partition: PartitionId,

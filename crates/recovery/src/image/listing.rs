@@ -26,11 +26,11 @@ pub struct DirectoryWriter {
     sections: u16,
 }
 
-/// Bytes of a head's fields, which its table of sections follows.
+/// Bytes of a head's fields. The table of sections follows them.
 const HEAD_FIELDS_BYTES: usize = 40;
-/// The bytes of the fields that a reader ignores: see docs/formats/image.md.
+/// The offsets of bytes in the head that a reader ignores: see docs/formats/image.md.
 const IGNORED: [usize; 5] = [7, FLAGS_AT, 37, 38, 39];
-/// The offset of the flags, and the flag of an image whose pages are of one instant.
+/// The offset of the flags. `CONSISTENT` is the flag of an image whose pages are all of one instant.
 const FLAGS_AT: usize = 36;
 const CONSISTENT: u8 = 1;
 
@@ -92,7 +92,8 @@ impl DirectoryWriter {
         })
     }
 
-    /// Notes that the image is consistent: each section begins with its partition's sequence number.
+    /// Notes that the image is consistent, so each section begins with its partition's sequence number. Called before
+    /// the first section.
     pub fn mark_consistent(&mut self) {
         assert_eq!(self.sections, 0, "all sections have one form");
         self.head[FLAGS_AT] |= CONSISTENT;
@@ -113,8 +114,8 @@ impl DirectoryWriter {
         Ok(())
     }
 
-    /// Completes the file and gives it its name; durable on return. Returns its CRC for the
-    /// anchor.
+    /// Completes the file and renames it to its final name. Both are durable on return. Returns the CRC that the anchor
+    /// stores.
     pub fn finish(mut self) -> Result<u32> {
         assert_eq!(
             self.sections, self.partitions,
@@ -137,7 +138,7 @@ impl DirectoryWriter {
     }
 }
 
-/// Removes directory files of a slot other than checkpoint `k`'s, and leftovers.
+/// Removes all directory files of a slot except that of checkpoint `k`, and unfinished files.
 pub fn remove_old_directories(disk: &dyn Disk, slot: ImageSlot, k: CkptEpoch) -> Result<()> {
     let keep = directory_path(slot, k);
     for name in disk.list(folder(slot))? {
@@ -153,13 +154,13 @@ pub fn remove_old_directories(disk: &dyn Disk, slot: ImageSlot, k: CkptEpoch) ->
     Ok(())
 }
 
-/// A directory read back, with the place of each partition's sidecar.
+/// A directory as it was read back, with the sidecar of each partition.
 pub struct LoadedDirectory {
     /// The entries.
     pub directory: Directory,
-    /// Of a consistent image, the sequence number of each partition.
+    /// The sequence number of each partition, if the image is consistent.
     pub pseq: Option<Vec<u64>>,
-    /// Sidecar bytes by partition.
+    /// The bytes of each partition's sidecar.
     pub sidecars: Vec<Vec<u8>>,
     /// Bytes read.
     pub bytes: u64,
@@ -168,7 +169,7 @@ pub struct LoadedDirectory {
 /// Reads and checks the directory of the checkpoint that the anchor names for a slot.
 ///
 /// # Errors
-/// [`Error::Corrupt`], which names the fault; the caller falls back to the other image.
+/// [`Error::Corrupt`], which names the fault; the caller then falls back to the other image.
 pub fn read_directory(
     disk: &dyn Disk,
     anchor: &Anchor,
@@ -202,7 +203,7 @@ pub fn read_directory(
     Ok(out)
 }
 
-/// An open directory file, and the image that it must belong to.
+/// An open directory file, with the checkpoint and geometry that it must have.
 struct Listing<'a> {
     file: Arc<dyn File>,
     path: String,
@@ -257,7 +258,7 @@ impl Listing<'_> {
         Ok(head)
     }
 
-    /// Reads the section that is next in the head's table.
+    /// Reads the section whose entry comes next in the head's table.
     fn read_section(
         &self,
         table: &mut Reader<'_>,

@@ -18,8 +18,8 @@ pub struct ImageFile {
 }
 
 impl ImageFile {
-    /// Creates the folder and an empty pages file, durable on return. `number` is the disk's place
-    /// among those of the images.
+    /// Creates the folder and an empty pages file. Both are durable on return. `number` is the disk's number among the
+    /// image disks.
     ///
     /// # Errors
     /// The disk's.
@@ -50,8 +50,8 @@ impl ImageFile {
         Ok(ImageFile { file, number })
     }
 
-    /// Opens the pages file of a slot that is about to be rewritten whole. A header that fails its
-    /// check is written again, too.
+    /// Opens the pages file of a slot whose pages are all about to be rewritten. If the header fails its check, it is
+    /// rewritten too.
     ///
     /// # Errors
     /// [`Error::Foreign`] for another database's file; the disk's.
@@ -72,13 +72,13 @@ impl ImageFile {
         Ok(ImageFile { file, number })
     }
 
-    /// Returns the place among the images' disks that its disk was made for.
+    /// Returns the number, among the image disks, that its disk had when the database was made.
     #[must_use]
     pub fn disk_number(&self) -> u8 {
         self.number
     }
 
-    /// Writes pages that lie side by side, beginning with `first`. Not durable before
+    /// Writes pages that lie side by side in the file, beginning at `first`. They are not durable before
     /// [`sync`](Self::sync).
     pub fn write(&self, first: Place, bytes: &[u8]) -> Result<()> {
         assert!(
@@ -88,7 +88,7 @@ impl ImageFile {
         self.file.write_at(first.offset(), bytes)
     }
 
-    /// Reads pages that lie side by side. The directory shows whether they are the right ones.
+    /// Reads pages that lie side by side in the file. Does not check them: the caller compares them with the directory.
     pub fn read(&self, first: Place, bytes: &mut [u8]) -> Result<usize> {
         debug_assert!(
             bytes.len().is_multiple_of(perdura_base::limits::PAGE_BYTES),
@@ -102,7 +102,7 @@ impl ImageFile {
         self.file.sync()
     }
 
-    /// Returns whether `bytes` are what the directory lists for the page.
+    /// Returns whether `bytes` match the page's entry in the directory.
     #[must_use]
     pub fn is_listed(page: PageId, bytes: &[u8], entry: &DirEntry) -> bool {
         page_crc(page, bytes) == entry.crc && perdura_page::layout::useq(bytes) == entry.useq
@@ -121,7 +121,7 @@ fn put_pages_header(out: &mut Vec<u8>, slot: ImageSlot, uuid: &Uuid, number: u8)
     out.put(&uuid.0);
 }
 
-/// Returns whether the bytes are those of [`encode_pages_header`].
+/// Returns whether the bytes are a header as [`encode_pages_header`] returns it for these fields.
 fn is_pages_header(head: &[u8], slot: ImageSlot, uuid: &Uuid, number: u8) -> bool {
     let mut fields = Vec::with_capacity(32);
     put_pages_header(&mut fields, slot, uuid, number);

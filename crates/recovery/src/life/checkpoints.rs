@@ -13,7 +13,7 @@ use crate::sweep_digest::SweepDigest;
 /// The checkpoint machine, stepped by one caller at a time.
 pub struct Checkpoints {
     wal: Arc<Wal>,
-    /// A step holds it for one latch or one I/O.
+    /// A step holds this lock while it holds one latch or performs one I/O.
     machine: Mutex<Checkpointer>,
     figures: Arc<Mutex<CheckpointStats>>,
     newest: Arc<Mutex<Option<Arc<SweepDigest>>>>,
@@ -21,7 +21,7 @@ pub struct Checkpoints {
 }
 
 impl Checkpoints {
-    /// Makes a machine that begins after a restart, whose anchor may have a long chain.
+    /// Wraps the machine of a new life. `chain_is_long`: the anchor's chain should be shortened by checkpoints.
     pub(super) fn new(wal: Arc<Wal>, machine: Checkpointer, chain_is_long: bool) -> Checkpoints {
         Checkpoints {
             wal,
@@ -40,13 +40,13 @@ impl Checkpoints {
         self.machine.lock().begin()
     }
 
-    /// Holds the newest image, so that no checkpoint overwrites it; see [`Checkpointer::pin_newest`].
+    /// Pins the newest image, so that no checkpoint overwrites it; see [`Checkpointer::pin_newest`].
     #[must_use]
     pub fn pin_newest(&self) -> Option<Pin> {
         self.machine.lock().pin_newest()
     }
 
-    /// Returns whether the image that the next checkpoint is to overwrite is held.
+    /// Returns whether a pin holds the image that the next checkpoint is to overwrite.
     #[must_use]
     pub fn is_held(&self) -> bool {
         self.machine.lock().is_held()
@@ -60,7 +60,8 @@ impl Checkpoints {
         self.machine.lock().step()
     }
 
-    /// Removes what the last checkpoint could not; see [`Checkpointer::clear_away`].
+    /// Removes files that the last checkpoint could not remove; see [`Checkpointer::clear_away`]. Does nothing while
+    /// another caller uses the machine.
     ///
     /// # Errors
     /// The disk's; the caller tries again later.
@@ -71,7 +72,7 @@ impl Checkpoints {
         }
     }
 
-    /// Notes the end of the log in an archive: no checkpoint cuts the log beyond it. See
+    /// Notes up to where an archive holds the log; no checkpoint cuts the log beyond that. See
     /// [`AnchorCell::set_archived`](crate::AnchorCell::set_archived).
     ///
     /// # Errors
@@ -80,14 +81,14 @@ impl Checkpoints {
         self.machine.lock().set_archived(end)
     }
 
-    /// Gives up the running checkpoint, unless its image is being named already. Returns whether
-    /// one was given up.
+    /// Gives up the running checkpoint, unless the anchor may name its image already. Returns whether a checkpoint was
+    /// given up.
     pub fn abandon(&self) -> bool {
         self.machine.lock().abandon()
     }
 
-    /// Gives up a running fuzzy sweep. Later checkpoints are cuts. The caller calls this after the first key-addressed
-    /// table is attached and before its first ordered frame is logged.
+    /// Gives up a running fuzzy sweep; later checkpoints are cuts. To be called after the first key-addressed table is
+    /// attached and before the table's first ordered frame is logged.
     pub fn require_cuts(&self) {
         self.machine.lock().require_cuts();
     }
@@ -98,7 +99,7 @@ impl Checkpoints {
         self.machine.lock().is_running()
     }
 
-    /// Runs one whole checkpoint, flushing as it goes: for callers without threads.
+    /// Runs one whole checkpoint, and flushes the log as needed. For callers without threads.
     ///
     /// # Errors
     /// See [`step`](Self::step).
@@ -113,9 +114,9 @@ impl Checkpoints {
         }
     }
 
-    /// Takes two checkpoints if the anchor's chain has grown long, so that both images, and with them the log, leave
-    /// the old incarnations behind. Called after a restart, before work is taken. A checkpoint that a disk cancels does
-    /// not prevent service: the next restart tries again.
+    /// If the anchor's chain has grown long, takes two checkpoints. After them neither image needs the log of the old
+    /// incarnations. Called after a restart, before the database takes work. If a disk's error cancels a checkpoint,
+    /// the database serves all the same, and the next restart tries again.
     ///
     /// # Errors
     /// The log has stopped.
@@ -127,13 +128,13 @@ impl Checkpoints {
         Ok(())
     }
 
-    /// Returns the digest of the newest image. `None`: it is not known yet. Reading it never waits for a step.
+    /// Returns the digest of the newest image. `None`: it is not known yet. Never waits for a step.
     #[must_use]
     pub fn newest_digest(&self) -> Option<Arc<SweepDigest>> {
         self.newest.lock().clone()
     }
 
-    /// Returns figures; reading them never waits for a step.
+    /// Returns the statistics. Never waits for a step.
     #[must_use]
     pub fn stats(&self) -> CheckpointStats {
         *self.figures.lock()

@@ -9,7 +9,7 @@ use crate::image::disk_of;
 use crate::plan::ImagePlan;
 
 impl ImagePlan {
-    /// Loads whatever the files hold beyond the image's directory: a seeded bug.
+    /// A seeded bug: loads pages that are in the files but not in the image's directory.
     ///
     /// # Errors
     /// The disk's.

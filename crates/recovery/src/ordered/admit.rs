@@ -1,5 +1,5 @@
-//! The decision whether a frame is played, by comparison of its numbers with the image's and with
-//! those before it.
+//! Decides whether a frame is played. To do so, compares its numbers with the image's numbers and with those of the
+//! frames before it.
 
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::{Epoch, Error, PartitionId, Result};
@@ -13,15 +13,16 @@ use crate::rule::wanted;
 /// The frames of one epoch that are to be played, and their places in the partitions' queues.
 pub(super) struct Admitted {
     pub entries: Vec<Entry>,
-    /// A partition and the index of an entry: each partition's in the order of its numbers.
+    /// Pairs of a partition and the index of an entry. Those of one partition are in the order of the partition's
+    /// numbers.
     pub places: Vec<(PartitionId, usize)>,
 }
 
-/// The judge of frames.
+/// The state of the decisions: the numbers of the image and of the frames so far.
 pub(super) struct Admission {
-    /// The image's numbers, by partition.
+    /// The number of each partition that the image reflects.
     image: Vec<u64>,
-    /// The highest number so far, by partition.
+    /// The highest number of each partition so far.
     newest: Vec<u64>,
     target: Epoch,
     has_player: bool,
@@ -41,8 +42,8 @@ impl Admission {
         }
     }
 
-    /// Returns the number of frames that the image has, the bytes of all frames, and the highest
-    /// number of each partition.
+    /// Returns the number of frames that the image reflects, the bytes of all frames, and the highest number of each
+    /// partition.
     pub fn into_figures(self) -> (u64, u64, Vec<u64>) {
         assert!(
             self.newest.iter().zip(&self.image).all(|(n, i)| n >= i),
@@ -51,11 +52,11 @@ impl Admission {
         (self.reflected, self.bytes, self.newest)
     }
 
-    /// Judges the frames of one epoch.
+    /// Decides about the frames of one epoch. Returns those that are to be played.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] for a frame that the image has in part, or a number that does not follow the one before;
-    /// [`Error::Usage`] for a frame that nothing can play.
+    /// [`Error::Corrupt`] for a frame that the image reflects in part, or if a partition's numbers have a gap or a
+    /// duplicate. [`Error::Usage`] for a frame to play without a player.
     pub fn admit(&mut self, entries: Vec<Entry>) -> Result<Admitted> {
         let mut kept = Vec::with_capacity(entries.len());
         for entry in entries {
@@ -93,8 +94,8 @@ impl Admission {
         })
     }
 
-    /// Returns whether the image has what a frame did. Fails if the image has some of its numbers
-    /// and not all.
+    /// Returns whether the image reflects a frame. Fails if the image reflects the frame's numbers in some of its
+    /// partitions and not in all.
     fn is_reflected(&self, entry: &Entry) -> Result<bool> {
         let mut has = 0;
         for (partition, pseq) in entry.parts() {
@@ -135,7 +136,7 @@ impl Admission {
         ))
     }
 
-    /// Fails if the numbers of a partition are not dense.
+    /// Takes the next number of a partition. Fails if it is not one more than the number before.
     fn follow(&mut self, partition: PartitionId, pseq: u64, entry: &Entry) -> Result<()> {
         let newest = &mut self.newest[usize::from(partition.0)];
         let expected = *newest + 1;
@@ -160,7 +161,7 @@ impl Admission {
     }
 }
 
-/// Returns the error for a frame without a player.
+/// Returns the error for a frame that is to be played when there is no player.
 #[cold]
 fn unplayable(entry: &mut Entry) -> Error {
     let family = entry.head.family;

@@ -1,7 +1,7 @@
 //! The ordered frames of all streams, epoch by epoch.
 //!
-//! Epochs never go back within a stream, over all its lives. So the frames of an epoch are at the heads of the
-//! streams when all earlier ones have been taken.
+//! Within a stream epochs never decrease, not even from life to life. So once the frames of all earlier epochs have
+//! been taken, those of the next epoch are at the heads of the streams.
 
 use perdura_base::Result;
 use perdura_formats::OrderedPayload;
@@ -22,7 +22,7 @@ pub(super) struct Entry {
     pub bytes: FrameBytes,
 }
 
-/// The part of a frame that is kept beside its bytes.
+/// The decoded part of a frame, which is kept beside its bytes.
 pub(super) struct EntryHead {
     pub family: Family,
     pub origin: Origin,
@@ -37,7 +37,7 @@ impl Entry {
         &self.head.numbers.parts
     }
 
-    /// Hands the frame to `play`.
+    /// Decodes the frame and calls `play` with it.
     pub fn with<T>(&mut self, play: impl FnOnce(&OrderedFrame<'_>, &Origin) -> T) -> T {
         let EntryHead {
             family,
@@ -108,13 +108,13 @@ impl Reads for Declared<'_> {
     }
 }
 
-/// The streams of a log, as far as they hold ordered frames.
+/// The ordered frames of a log, to be taken epoch by epoch.
 pub(super) struct Epochs<'a> {
     cursor: Cursor<'a, Declared<'a>>,
 }
 
 impl<'a> Epochs<'a> {
-    /// Makes the epochs of a log whose streams end where they were cut.
+    /// Makes a reader of the epochs of a log, each stream up to its cut.
     pub fn new(scans: &'a [StreamScan], claims: Claims, progress: &'a Progress) -> Epochs<'a> {
         let declared = Declared { claims, progress };
         let cursor = Cursor::new(scans, declared, UNIT_BYTES, None);
@@ -125,7 +125,7 @@ impl<'a> Epochs<'a> {
     /// Takes the frames of the next epoch, stream by stream. `None`: the log has ended.
     ///
     /// # Errors
-    /// The medium's; damage; a frame that cannot be read, or of a family that is not declared.
+    /// Those of the disk; damage of the log; a frame that cannot be read or whose family is not declared.
     pub fn next_epoch(&mut self) -> Result<Option<Vec<Entry>>> {
         let Some((epoch, _)) = self.cursor.head()? else {
             return Ok(None);

@@ -1,4 +1,4 @@
-//! Playing the ordered frames on some threads. Each thread reads more when little is read ahead, and plays otherwise.
+//! Plays the ordered frames on several threads. A thread reads more frames if few are waiting, and otherwise plays.
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use perdura_base::checksum::mix64;
@@ -13,8 +13,8 @@ use super::{OrderedPlayer, refuse};
 use crate::level::Schedule;
 use crate::threads::{OnPanic, run_threads};
 
-/// About the number of bytes of log that are read ahead of their play: whole epochs are read. That is enough short
-/// frames for any number of threads, and few enough that they stay in the processor's cache.
+/// The number of bytes of log that are read ahead of their play, about: always whole epochs are read. So many bytes
+/// have enough frames, if these are short, for any number of threads, and still fit in the processor's cache.
 const AHEAD_BYTES: u64 = 1 << 20;
 
 /// The number of frames of one partition that a thread plays before it chooses again.
@@ -23,15 +23,15 @@ const RUN_MAX: usize = 16;
 /// The state that the threads share.
 struct Shared {
     queues: Queues,
-    /// A thread reads.
+    /// True while a thread reads.
     feeding: bool,
-    /// True if the whole log is read.
+    /// True once the whole log is read.
     ended: bool,
-    /// True if an error or a panic ends the pass.
+    /// True once an error or a panic has ended the pass.
     stopped: bool,
-    /// Frames that threads play now.
+    /// The number of frames that threads are playing.
     playing: usize,
-    /// Threads that wait.
+    /// The number of threads that wait.
     idle: usize,
     played: u64,
 }
@@ -57,9 +57,9 @@ pub(super) struct Done {
     pub played: u64,
     pub reflected: u64,
     pub bytes: u64,
-    /// The highest number of each partition.
+    /// The highest number of each partition in image and log.
     pub numbers: Vec<u64>,
-    /// Time that threads read.
+    /// The time that threads spent reading, nanoseconds.
     pub read_ns: u64,
 }
 
@@ -92,11 +92,11 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// Plays everything; the first error ends it.
+    /// Plays all frames. The first error ends the pass.
     pub fn run(&self, schedule: &Schedule) -> Result<()> {
         let work = |state, run_max| self.work(Chooser { state, run_max });
         match schedule.inline {
-            // One thread without a seed plays in the order of the log.
+            // A single thread without a seed plays in the order of the log.
             Some(0) => work(0, 1),
             Some(seed) => work(seed, RUN_MAX),
             None if schedule.threads == 1 => work(0, 1),
@@ -147,8 +147,8 @@ impl<'a> Pass<'a> {
                 shared.feeding = true;
                 let fed = MutexGuard::unlocked(&mut shared, || self.feed());
                 shared.feeding = false;
-                // Set before another thread looks. That thread would find that no thread reads or plays, and would
-                // report a contradiction.
+                // The flag is set before another thread can look. Otherwise that thread would see waiting frames and no
+                // thread that reads or plays, and would report that the numbers contradict each other.
                 shared.stopped |= fed.is_err();
                 match fed? {
                     Some(admitted) => shared.queues.push(admitted),
@@ -186,7 +186,7 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// Reads the frames of the next epoch.
+    /// Reads and admits the frames of the next epoch. `None`: the log has ended.
     fn feed(&self) -> Result<Option<Admitted>> {
         let mut feeder = self.feeder.lock();
         let begin = self.clock.mono_ns();
@@ -205,7 +205,7 @@ impl<'a> Pass<'a> {
     }
 }
 
-/// Returns the error for frames of which no frame can be the next: the numbers of their partitions contradict each
+/// Returns the error for frames that wait for each other, because the numbers of their partitions contradict each
 /// other.
 #[cold]
 fn stuck(queues: &Queues) -> Error {
@@ -228,19 +228,19 @@ fn stuck(queues: &Queues) -> Error {
     )
 }
 
-/// Chooses a thread's next work: at random by a seed, or the oldest without one.
+/// Chooses a thread's next work: at random if there is a seed, otherwise the frame that has been ready longest.
 struct Chooser {
     state: u64,
     run_max: usize,
 }
 
 impl Chooser {
-    /// Returns whether to read more, with `ready` frames ready to be played.
+    /// Returns whether the thread should read more rather than play one of `ready` frames.
     fn feeds(&mut self, ready: usize) -> bool {
         self.state == 0 || ready == 0 || self.below(2) == 0
     }
 
-    /// Returns the index of one of `ready` ready frames.
+    /// Returns the index of the frame to play, out of `ready` frames.
     fn of(&mut self, ready: usize) -> usize {
         if self.state == 0 || ready < 2 {
             return 0;

@@ -1,4 +1,4 @@
-//! The queues of the partitions, which decide the frames that may be played now.
+//! The queues of the partitions. They decide which frames may be played now.
 
 use std::collections::VecDeque;
 
@@ -13,19 +13,20 @@ use super::log::Entry;
 struct Node {
     /// The frame. `None`: it is being played.
     entry: Option<Entry>,
-    /// The number of its queues in which other frames are before it.
+    /// The number of the frame's queues in which it is not the first.
     waits: usize,
 }
 
-/// Frames by number, in a queue for each partition. A frame is ready when it is the first in all its queues.
+/// A queue of frames for each partition. A frame is ready when it is the first in the queues of all its partitions.
+/// Queues refer to a frame by its index in `nodes`.
 pub(super) struct Queues {
     nodes: Vec<Option<Node>>,
-    /// Numbers that are free.
+    /// The free indices of `nodes`.
     free: Vec<usize>,
     queues: Vec<VecDeque<usize>>,
-    /// Frames that are ready, the longest waiting first.
+    /// Frames that are ready; the frame that has been ready longest is the first.
     ready: VecDeque<usize>,
-    /// Frames in the queues, those that are played included.
+    /// The number of frames in the queues, including those that are being played.
     len: usize,
     weight: u64,
 }
@@ -42,7 +43,7 @@ impl Queues {
         }
     }
 
-    /// Returns whether no frame waits and no frame is played.
+    /// Returns whether no frame is waiting or being played.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -52,7 +53,7 @@ impl Queues {
         self.ready.len()
     }
 
-    /// Returns the number of bytes that the frames keep.
+    /// Returns the number of bytes of memory that the frames keep.
     pub fn weight(&self) -> u64 {
         self.weight
     }
@@ -63,7 +64,7 @@ impl Queues {
         nodes.find_map(|node| node.entry.as_ref())
     }
 
-    /// Puts frames into their queues, behind those that are there.
+    /// Appends frames to the queues of their partitions.
     pub fn push(&mut self, admitted: Admitted) {
         let mut numbers = Vec::with_capacity(admitted.entries.len());
         for entry in admitted.entries {
@@ -100,9 +101,9 @@ impl Queues {
         }
     }
 
-    /// Takes the ready frame at `index`. If it is of one partition, also takes the frames that follow it in the queue
-    /// and are of that partition alone, up to `max` frames in all. One thread plays them in this order, and finds the
-    /// partition in its cache. Returns false if no ready frame has this index.
+    /// Takes the ready frame at `index` into `run`. If it belongs to only one partition, also takes the next frames of
+    /// that partition's queue that belong to no other partition, up to `max` frames in all. One thread plays them in
+    /// this order, with the partition's data in its cache. Returns false if no ready frame has this index.
     pub fn take(&mut self, index: usize, max: usize, run: &mut Vec<(usize, Entry)>) -> bool {
         assert!(run.is_empty(), "the frames taken before were played");
         let Some(number) = self.ready.remove(index) else {
@@ -130,7 +131,7 @@ impl Queues {
         true
     }
 
-    /// Takes a frame that was played out of its queues.
+    /// Removes a frame that was played from its queues.
     pub fn done(&mut self, number: usize, entry: &Entry) {
         for (partition, _) in queues_of(entry) {
             self.leave(*partition, number);
@@ -158,14 +159,14 @@ impl Queues {
         };
         let node = self.nodes[next].as_mut().expect("a queue holds frames");
         node.waits -= 1;
-        // A frame that was taken with those before it is being played already.
+        // A frame that was taken in a run is being played already and is not ready again.
         if node.waits == 0 && node.entry.is_some() {
             self.ready.push_back(next);
         }
     }
 }
 
-/// Returns the only partition in whose queue a frame is. `None`: it is in several.
+/// Returns the partition of a frame that is in one queue only. `None`: the frame is in several queues.
 fn alone_in(entry: &Entry) -> Option<PartitionId> {
     match queues_of(entry) {
         [(partition, _)] => Some(*partition),

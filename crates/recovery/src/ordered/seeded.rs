@@ -1,12 +1,11 @@
-//! The seeded bug of playing what lies beyond the cut; see [`perdura_base::flaw`].
+//! The seeded bug of playing frames beyond the cut; see [`perdura_base::flaw`].
 
 use perdura_base::Pos;
 
 use crate::streams::Decided;
 
 impl Decided {
-    /// Makes the void blocks of each stream count. Returns the positions at which the streams
-    /// ended.
+    /// Makes the void blocks of each stream valid. Returns the positions at which the streams ended before.
     pub(super) fn revive_void_tail(&mut self) -> Vec<Pos> {
         let ends = self.cut.cut.clone();
         if self.void_tail.iter().all(Vec::is_empty) {
@@ -19,7 +18,7 @@ impl Decided {
         ends
     }
 
-    /// Makes them void again.
+    /// Makes these blocks void again: cuts the streams at `ends`.
     pub(super) fn drop_void_tail(&mut self, ends: Vec<Pos>) {
         for (scan, end) in self.scans.iter_mut().zip(ends) {
             scan.cut_at(end);

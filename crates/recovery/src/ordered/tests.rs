@@ -1,4 +1,4 @@
-//! The image's numbers against those of the log.
+//! Tests of the second pass for images and logs whose numbers do and do not fit together.
 
 use std::sync::Arc;
 
@@ -50,7 +50,8 @@ fn options(disk: &Arc<dyn Disk>, player: &Arc<Recorder>) -> RestartOptions {
     }
 }
 
-/// Returns a database of four partitions whose log has these transactions, the first half in a separate epoch.
+/// Returns a database of four partitions whose log has these transactions. The first half of the transactions is in a
+/// separate epoch.
 fn written(transactions: &[&[(u16, u64)]]) -> Arc<dyn Disk> {
     let disk: Arc<dyn Disk> = Arc::new(MemDisk::new());
     let new = NewDatabase {
@@ -102,7 +103,8 @@ fn written(transactions: &[&[(u16, u64)]]) -> Arc<dyn Disk> {
     disk
 }
 
-/// The second pass with an image that has these numbers: what was played, the report, the numbers after it.
+/// The outcome of a second pass: the parts of each frame that was played, the report, and the partitions' numbers
+/// afterwards.
 type Outcome = (Vec<Vec<Part>>, OrderedReport, Vec<u64>);
 
 fn played(disk: &Arc<dyn Disk>, pseq: &[u64]) -> Result<Outcome> {

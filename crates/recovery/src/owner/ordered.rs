@@ -1,4 +1,4 @@
-//! The owner of ordered frames: plays the changes of key-addressed tables, behind all page records.
+//! The owner of ordered frames: plays the changes of key-addressed tables, after all page records.
 
 use perdura_base::{Error, Result};
 use perdura_formats::OrderedPayload;
@@ -34,7 +34,8 @@ impl Owner for Ordered {
         Some(given.unwrap_or(Method::of(newest.scheme())))
     }
 
-    /// Fails unless a method plays each family that the log may hold, and the log is one of its first scheme.
+    /// Fails unless the given method plays every family that the log may hold, and one of these families is of the
+    /// method's first scheme.
     fn fits(&self, methods: &Methods, anchor: &Anchor, _: Level) -> Result<(), String> {
         let Some(given) = methods.given(FrameOwner::Ordered) else {
             return Ok(());

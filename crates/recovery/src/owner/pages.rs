@@ -89,10 +89,10 @@ pub(crate) struct Loaded {
     pub state: State,
 }
 
-/// Fails if the pages of an image take more memory than the process may use. Otherwise the kernel would end the process
-/// at each start, while it loads them.
+/// Fails if the pages of an image take more memory than the process may use. Without this check the kernel would kill
+/// the process at each start, while it loads the pages.
 fn check_ceiling(memory: &MemoryAccount, bytes: u64) -> Result<()> {
-    // Indexes and the process itself come on top: at least this.
+    // The least total: the pages, the indexes and the process itself.
     let least = bytes.saturating_add(bytes / 16 + PROCESS_BYTES);
     match memory.ceiling() {
         Some(ceiling) if bytes > 0 && ceiling.bytes < least => Err(Error::Usage(format!(
@@ -106,8 +106,8 @@ fn check_ceiling(memory: &MemoryAccount, bytes: u64) -> Result<()> {
     }
 }
 
-/// Recovers from the database's images and streams. If pages of the image turn out to be damaged it
-/// begins anew, with those taken from the older image.
+/// Recovers from the database's images and streams. If pages of the image turn out to be damaged, starts over and takes
+/// these pages from the older image.
 pub(crate) fn load(options: &RestartOptions, anchor: &Anchor) -> Result<Loaded> {
     let salvages = options.mode == RestartMode::Salvage;
     let geometry = anchor.geometry;
@@ -154,7 +154,7 @@ pub(crate) fn load(options: &RestartOptions, anchor: &Anchor) -> Result<Loaded> 
         if damaged.is_empty() {
             return Ok(Loaded { image, log, state });
         }
-        // The image that replaced damaged pages is damaged too, and a third image does not exist.
+        // The older image, which replaced damaged pages, is damaged in the same pages. There is no third image.
         let stood_in = damaged.iter().filter(|(slot, _)| Some(*slot) != image.slot);
         let hopeless: BTreeSet<_> = stood_in.map(|(_, page)| *page).collect();
         lost.extend(&hopeless);
@@ -166,9 +166,10 @@ pub(crate) fn load(options: &RestartOptions, anchor: &Anchor) -> Result<Loaded> 
     }
 }
 
-/// Returns the means to build the indexes. In a database that lacks pages, no sidecar is true, and no page on the disks
-/// of the new database equals its page in memory. Without records, nothing shows which rows have moved between the
-/// image's instant and its sidecar, which is written after the last visit.
+/// Returns the inputs for building the indexes. Sidecars are not used if pages are lost, because they may name rows of
+/// these pages. They are not used either without page records: a sidecar is written later than the image's instant, and
+/// no record shows which rows have moved in between. After a salvage no slot is trusted, because the disks of the new
+/// database have none of these pages.
 fn indexing<'a>(
     options: &'a RestartOptions,
     anchor: &Anchor,
@@ -192,8 +193,8 @@ fn indexing<'a>(
     }
 }
 
-/// Returns the number of bytes of the log that a restart is likely to read: those that the anchor vouches for, once for
-/// each pass.
+/// Returns the number of bytes of the log that a restart is likely to read: the bytes that the anchor vouches for, once
+/// for each pass.
 fn likely_log_bytes(anchor: &Anchor, begin: &[Pos]) -> u64 {
     let ends = anchor.vouched.ends.iter().zip(begin);
     let bytes: u64 = ends.map(|(end, from)| end.0.saturating_sub(from.0)).sum();

@@ -1,4 +1,4 @@
-//! The owner of operations on a tree: redoes them on pages on disk, behind the other owners.
+//! The owner of operations on a tree: redoes them on pages on disk, after the other owners.
 
 use perdura_base::num::to_u64;
 use perdura_base::{Error, Gsn, Result};

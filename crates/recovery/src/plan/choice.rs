@@ -1,14 +1,15 @@
-//! The choice of an image to load, as one table over the known facts of both.
+//! The choice of an image to load, as one table over the known facts about both images.
 //!
-//! Images are opened only when the choice depends on them, so a fact may be that an image has not
-//! been opened. [`choose`] then returns the image to open, and is called again with the result.
+//! An image is opened only if the choice depends on it. So one of the facts is that an image has not been opened. In
+//! such a case [`choose`] returns the image to open, and is called again with the result.
 //!
 //! The rule: the newest complete image that can be read is loaded. If some of its pages are known to be damaged, they
-//! come from the next older complete image. Damage moves the choice to the older image. So do damaged pages of an image
-//! that is of one instant, since the older image has them as of another. Any other failure (no rights, no file handles)
-//! proves nothing about the image and ends the restart, because loading the older image would then give up a sound one.
+//! come from the older complete image. If the newer image as a whole is damaged, the older image is loaded. It is also
+//! loaded if the newer image is of one instant and has damaged pages, because the older image has its pages as of
+//! another instant. Any other failure (no rights, no file handles) proves nothing about the image and ends the restart:
+//! loading the older image would give up an image that may be sound.
 
-/// The complete images, by age.
+/// The rank of a complete image by age.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Rank {
     Newer,
@@ -24,7 +25,7 @@ impl Rank {
     }
 }
 
-/// The known state of the image of one rank.
+/// The known facts about the image of one rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fact {
     /// The anchor names no complete image of this rank.
@@ -41,12 +42,12 @@ pub(super) enum Fact {
     Failed,
 }
 
-/// The known state of both images.
+/// The known facts about both images.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Facts {
     /// By [`Rank::index`].
     pub images: [Fact; 2],
-    /// True if pages of that image, which the restart must not do without, are known to be damaged.
+    /// True if the image is known to have damaged pages that the restart must not leave empty.
     pub has_bad: [bool; 2],
     /// True if the newer image is of one instant: pages of the older one cannot replace its pages.
     pub whole: bool,
@@ -65,8 +66,8 @@ pub(super) enum Choice {
     Rebuild,
     /// Fail with the error that opening this image returned.
     Fail(Rank),
-    /// Fail: pages of this image are damaged, and there is no older complete image, or its pages are damaged too
-    /// and no mixture will do.
+    /// Fail: pages of this image are damaged. Either there is no older complete image, or its pages are damaged too and
+    /// the two images must not be mixed.
     NoOther(Rank),
     /// Fail: pages of the newer image are damaged, and the older image cannot replace them.
     OtherUnusable,
@@ -91,7 +92,7 @@ pub(super) fn choose(facts: Facts) -> Choice {
         (Fact::Usable | Fact::Absent | Fact::Damaged | Fact::Unreadable, Fact::Unopened) => {
             Choice::Open(Rank::Older)
         }
-        // A disk that returns nothing does not mean a damaged image, and loses nothing.
+        // If a disk cannot be read, that does not prove that its image is damaged, and failing loses nothing.
         (Fact::Usable, Fact::Unreadable)
         | (
             Fact::Absent | Fact::Damaged | Fact::Unreadable,
@@ -134,8 +135,8 @@ mod tests {
         })
     }
 
-    /// Applies the rule of the module, image by image: passes over each complete image that is
-    /// damaged, newest first, until one decides.
+    /// Applies the rule of the module image by image, newest first. The first complete image that is not damaged
+    /// decides.
     fn by_the_rule(facts: Facts) -> Choice {
         let ranks = [Rank::Newer, Rank::Older];
         let of = |rank: Rank| facts.images[rank.index()];
@@ -210,7 +211,7 @@ mod tests {
             }
             let choice = choose(known);
             assert_eq!(choice, choose(found), "{found:?} chosen by {known:?}");
-            // An image that was not opened does not matter: another fact about it changes nothing.
+            // The choice does not depend on an image that was not opened: no other fact about that image changes it.
             for rank in [Rank::Newer, Rank::Older] {
                 if known.images[rank.index()] == Fact::Unopened {
                     for other in [Fact::Usable, Fact::Damaged, Fact::Unreadable, Fact::Failed] {

@@ -1,4 +1,4 @@
-//! The ways to redo operations on a tree, as data: a table of dirty pages, and the pages that are
+//! The methods of redoing operations on a tree, as data: the source of the table of dirty pages, and the pages that are
 //! read ahead.
 //!
 //! # Source
@@ -10,39 +10,40 @@
 pub enum Table {
     /// No table: each operation's page is read (Algorithm 2).
     None,
-    /// Of Δ records (Algorithm 4). Pages are found by keys.
+    /// Built from Δ records (Algorithm 4). Pages are found by keys.
     Deltas,
-    /// Of the operations' own pages and BW records (Algorithm 3). Pages are found by the operations' hints.
+    /// Built from the pages that operations name and from BW records (Algorithm 3). Pages are found by the operations'
+    /// hints.
     Writes,
-    /// Of the operations' own pages and the dirty pages in the checkpoint's end. Pages are found by hints.
+    /// Built from the pages that operations name and from the list of dirty pages in the record of the checkpoint's
+    /// end. Pages are found by the operations' hints.
     Checkpoint,
 }
 
-/// The pages that are read before redo wants them.
+/// The pages that are read before redo needs them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ahead {
-    /// Nothing.
+    /// No pages.
     Nothing,
-    /// The pages that lead to others (appendix A.1), and no more.
+    /// Only the inner pages (appendix A.1).
     Index,
-    /// The pages that lead to others, and then the dirty ones in the order in which Δ records name them (PF-list,
-    /// appendix A).
+    /// The inner pages, and then the dirty pages in the order in which Δ records name them (PF-list, appendix A).
     List,
-    /// The pages that lead to others, and then the dirty ones in the order of their rLSNs.
+    /// The inner pages, and then the dirty pages in the order of their rLSNs.
     Table,
-    /// The pages of the operations that come next in the log.
+    /// The pages of the next operations in the log.
     Log,
 }
 
 impl Ahead {
-    /// Returns whether redo begins with the pages that lead to others in memory. If operations name their pages, it
-    /// needs none of them.
+    /// Returns whether the inner pages are loaded before redo begins. They are not needed if operations name their
+    /// pages.
     pub(crate) fn loads_index(self, table: Table) -> bool {
         let finds_by_key = matches!(table, Table::None | Table::Deltas);
         finds_by_key && self != Ahead::Nothing
     }
 
-    /// Returns whether pages of operations are read before redo comes to them.
+    /// Returns whether the pages of operations are read before redo reaches the operations.
     pub(crate) fn reads_data(self) -> bool {
         match self {
             Ahead::Nothing | Ahead::Index => false,
@@ -51,17 +52,17 @@ impl Ahead {
     }
 }
 
-/// A way to restart a tree.
+/// A method of restarting a tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TreePlay {
-    /// The source of its table of dirty pages.
+    /// The source of the table of dirty pages.
     pub table: Table,
-    /// The pages that it reads ahead.
+    /// The pages that are read ahead.
     pub ahead: Ahead,
 }
 
 impl Table {
-    /// Returns whether the analysis reads operations, too.
+    /// Returns whether the analysis reads operations, in addition to the tree's records.
     pub(crate) fn reads_operations(self) -> bool {
         match self {
             Table::None | Table::Deltas => false,

@@ -6,50 +6,50 @@ use perdura_tree::dirty_pages::Skip;
 use perdura_tree::redo::Redone;
 use serde::Serialize;
 
-/// The figures of a tree's restart.
+/// The counts and times of a tree's restart.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub struct TreeReport {
-    /// The redo start.
+    /// The number at which redo starts.
     pub redo_start: u64,
     /// Leaves read.
     pub data_pages_fetched: u64,
-    /// Pages read that lead to others.
+    /// Inner pages read.
     pub index_pages_fetched: u64,
-    /// Of all these, those that were read before redo wanted them.
+    /// Leaves and inner pages that were read before redo needed them.
     pub pages_read_ahead: u64,
-    /// The reads that took.
+    /// The number of reads for the pages that were read ahead.
     pub reads_ahead: u64,
-    /// Times that redo waited for a leaf.
+    /// The number of times that redo waited for a leaf.
     pub data_stalls: u64,
-    /// Times that it waited for another page.
+    /// The number of times that redo waited for an inner page.
     pub index_stalls: u64,
-    /// Pages written to make room.
+    /// Pages written to make room in memory.
     pub pages_written: u64,
-    /// Pages in memory.
+    /// Pages that fit in memory.
     pub frames: usize,
-    /// Pages of the table of dirty pages.
+    /// Pages in the table of dirty pages.
     pub dirty_pages: usize,
-    /// Operations behind the redo start.
+    /// Operations after the redo start.
     pub operations: u64,
-    /// Of these, those that were redone.
+    /// Operations that were redone.
     pub applied: u64,
-    /// Those whose page the table did not have.
+    /// Operations skipped because their page was not in the table of dirty pages.
     pub skipped_clean: u64,
-    /// Those whose page became dirty later.
+    /// Operations skipped because their page became dirty later.
     pub skipped_early: u64,
-    /// Those that their page had.
+    /// Operations skipped because their page already had them.
     pub had: u64,
-    /// Those whose row has moved to another page with all that is older.
+    /// Operations skipped because their row has moved to another page, which already had them.
     pub moved: u64,
-    /// Transactions that are to be undone.
+    /// Transactions to be undone.
     pub losers: u64,
-    /// Making the log and the pages durable and whole.
+    /// Time to make the log durable and to repair torn pages.
     pub repair_seconds: f64,
-    /// Analysis, and the redo of changes of structure.
+    /// Time of the analysis, which also redoes changes of structure.
     pub analysis_seconds: f64,
-    /// The redo of operations.
+    /// Time of the redo of operations.
     pub redo_seconds: f64,
-    /// Of that, loading the pages that lead to others.
+    /// The part of the redo time that was spent loading inner pages.
     pub index_seconds: f64,
 }
 

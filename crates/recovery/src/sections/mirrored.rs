@@ -1,15 +1,17 @@
-//! The section `MIRR` of the anchor (docs/formats/anchor.md): the writer whose acknowledgements may rest on nodes.
+//! The section `MIRR` of the anchor (docs/formats/anchor.md): the writer whose acknowledged transactions may be on
+//! other nodes only.
 //!
-//! The section is durable before the first acknowledgement rests on nodes. It is removed when the whole log is on disk
-//! again and no further acknowledgement will rest on nodes. Between the two the database never starts from its disks
-//! alone: arbiter and nodes are asked first, or the operator gives up what only they may hold.
+//! The section is made durable before the first transaction is acknowledged that only nodes hold. It is removed when
+//! the whole log is on disk again and no more such transactions will be acknowledged. While the section is there, the
+//! database never starts from its disks alone. The log is first fetched from the arbiter and the nodes, or the operator
+//! gives up the part that only they may hold.
 
 use perdura_base::cursor::{Reader, Writer};
 
 /// The tag of the section.
 pub const SECTION: [u8; 4] = *b"MIRR";
 
-/// The writer whose acknowledgements may rest on nodes.
+/// The writer whose acknowledged transactions may be on other nodes only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mirrored {
     /// Its generation.
@@ -25,7 +27,7 @@ pub(crate) fn encode(mirrored: Mirrored) -> Vec<u8> {
     out
 }
 
-/// Decodes [`encode`].
+/// Decodes a payload of [`encode`]. `None`: [`encode`] does not write such a payload.
 #[must_use]
 pub(crate) fn decode(payload: &[u8]) -> Option<Mirrored> {
     let mut r = Reader::new(payload);

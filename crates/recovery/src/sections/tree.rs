@@ -18,13 +18,14 @@ pub struct TreeAnchor {
     pub scheme: Scheme,
     /// Bytes of a page.
     pub page_bytes: usize,
-    /// The redo start of the newest checkpoint that has ended: the pages have the changes of all operations below it.
+    /// The redo start of the newest complete checkpoint: the pages on disk have the changes of all operations with
+    /// lower numbers.
     pub rssp: Gsn,
-    /// The epoch of that checkpoint; 0 if there was none.
+    /// The epoch of that checkpoint; 0 if no checkpoint has completed.
     pub k: CkptEpoch,
 }
 
-/// The place of the pages that have the rows of clients.
+/// The location of the pages with the clients' rows.
 pub enum RowPages<'a> {
     /// The images.
     Images,
@@ -55,8 +56,8 @@ pub(crate) fn encode(tree: &TreeAnchor) -> Vec<u8> {
     out
 }
 
-/// Reads the section of a database of this scheme. A section of an older build names no scheme: then the tree has the
-/// database's scheme. `None`: [`encode`] does not write such a payload.
+/// Decodes the section. If it names no scheme, an older build wrote it, and the tree has `of_database`, the scheme of
+/// the database. `None`: [`encode`] does not write such a payload.
 #[must_use]
 pub(crate) fn decode(payload: &[u8], of_database: Scheme) -> Option<TreeAnchor> {
     let mut r = Reader::new(payload);

@@ -1,12 +1,14 @@
-//! Reading pages before redo wants them: which pages, and on which threads.
+//! Reads pages before redo needs them. Decides which pages are read, and on which threads.
 //!
-//! The log is read a little further than it is redone, and the pages of the next operations are offered to the readers.
-//! With a list of dirty pages, only those of the tail are offered, which no list has. Reader threads take the steps if
-//! there are any. Without them, the restart takes the steps itself, between two operations.
+//! The log is read a little further than it is redone, and the pages of the next operations are offered for reading
+//! ahead. If there is a list of dirty pages, only pages of operations in the log's tail are offered, because the list
+//! does not cover the tail. If there are reader threads, they read the pages. Without reader threads, the restart reads
+//! the pages itself, between two operations.
 //!
 //! # Deviations
-//! Log2 reads the tail's pages on demand (002, appendix B). Here the restart finds them ahead by their keys, through
-//! the pages that it loaded first. Otherwise a tail of 100 would be a hundred waits, one after the other.
+//! Log2 reads the tail's pages on demand (002, appendix B). Here the restart finds them in advance by the operations'
+//! keys, through the inner pages, which it loaded first. Otherwise a tail of 100 operations could mean a hundred waits,
+//! one after the other.
 
 use std::collections::VecDeque;
 
@@ -24,10 +26,10 @@ use crate::player::Ahead;
 
 use crate::threads::start;
 
-/// Frames that are read before they are redone.
+/// The most frames that are read from the log before they are redone.
 const FRAMES_AHEAD: usize = 4096;
 
-/// Ends the reading ahead when redo ends, in whatever way.
+/// Ends the reading ahead when redo ends, even by an error or a panic.
 struct Closing<'a, 'p>(&'a ReadAhead<'p>);
 
 impl Drop for Closing<'_, '_> {
@@ -36,7 +38,7 @@ impl Drop for Closing<'_, '_> {
     }
 }
 
-/// Reads the pages that lead to others.
+/// Reads the inner pages.
 pub(super) fn preload(tree: &Tree, readers: usize) {
     let preload: IndexPreload<'_> = tree.preload_index();
     if readers == 0 {
@@ -66,16 +68,16 @@ pub(super) fn read_beside<T>(
     })
 }
 
-/// The operations of a log, and a look at those that come next.
+/// The operations of a log. Looks at the next operations in advance, to offer their pages.
 pub(super) struct Operations<'a, 'p> {
     tree: &'a Tree,
     log: NumberedLog<'a>,
     play: Ahead,
     ahead: &'a ReadAhead<'p>,
-    /// The restart takes the readers' steps itself.
+    /// True if there are no reader threads, and the restart reads ahead itself.
     steps: bool,
     waiting: VecDeque<Numbered>,
-    /// The number of waiting operations that have been offered.
+    /// The number of frames at the head of `waiting` whose pages have been offered.
     offered: usize,
 }
 

@@ -1,19 +1,20 @@
-//! The rows of a tree in one number.
+//! A digest of all rows of a tree.
 
 use perdura_base::checksum::{hash64, mix64};
 use perdura_base::{Error, Gsn, Result, TableId};
 use perdura_tree::contract::insist;
 use perdura_tree::tree::Tree;
 
-/// The end of a log for which no page waits: each page may be written.
+/// A log end beyond every number: no page has to wait for the log before it is written.
 pub const ALL_STABLE: Gsn = Gsn(u64::MAX);
 
-/// The rows of a tree.
+/// The number of rows in a tree, and their digest.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Contents {
     /// Rows of all tables.
     pub rows: u64,
-    /// A sum over all rows. It depends on tables, keys and values, and neither on pages nor on their order.
+    /// A sum over all rows. It depends on the tables, keys and values, but not on the pages that hold them or their
+    /// order.
     pub digest: u64,
 }
 
@@ -25,15 +26,16 @@ impl Contents {
     }
 }
 
-/// Returns the error of a call that finds no room in memory. There will be room after the log is
-/// flushed.
+/// Returns the error of a call that finds no room in memory, because dirty pages wait for the log. There will be room
+/// after the log is flushed.
 pub(super) fn pages_wait() -> Error {
     Error::LogFull(String::from(
         "the pages in memory are dirty, and wait for the log before they can be written",
     ))
 }
 
-/// Reads all rows of a tree. `eosl` is the end of the stable log, up to which pages may be written to make room.
+/// Reads all rows of a tree, and returns their number and digest. `eosl` is the end of the stable log, up to which
+/// pages may be written to make room.
 ///
 /// # Errors
 /// [`LogFull`](perdura_base::Error::LogFull) if the pages in memory wait for the log; the disk's; corruption, if a page
@@ -51,7 +53,7 @@ pub fn contents(tree: &Tree, eosl: Gsn) -> Result<Contents> {
     Ok(all)
 }
 
-/// Hands out all rows of a table, in the order of their keys.
+/// Calls `row` with each row of a table, in the order of their keys.
 ///
 /// # Errors
 /// As [`contents`].
@@ -63,7 +65,7 @@ pub fn walk(
 ) -> Result<()> {
     let mut from = Some(Vec::new());
     while let Some(at) = from {
-        // A leaf that finds no frame has handed out nothing.
+        // If there is no frame for a leaf, `row` has not been called for any row of that leaf.
         let call = || tree.scan(table, &at, &mut *row);
         let next = insist(call, || tree.pool().write_step(eosl))?;
         from = next.ok_or_else(pages_wait)?;

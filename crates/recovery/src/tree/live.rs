@@ -1,13 +1,13 @@
-//! A tree in an open database: its pages in memory, its records in the log, the transactions that have changed it
-//! and not ended, and its share of a checkpoint.
+//! A tree in an open database: its pages in memory, its records in the log, the open transactions that have changed it,
+//! and its share of a checkpoint.
 //!
 //! # Checkpoint
-//! The pages that were dirty at its begin become durable before it ends.
+//! The pages that were dirty at the checkpoint's begin become durable before the checkpoint ends.
 //! ```text
 //! begin marks of all streams ─► redo start (RSSP) ─► pages written ─► end (eCkpt) ─► end marks durable ─► anchor
 //! ```
-//! The begin marks come before the redo start takes its number. So no operation with a higher number lies ahead of its
-//! stream's begin mark. A restart that reads from the marks meets all that it has to redo.
+//! The begin marks come before the redo start takes its number. So no operation with a higher number lies before its
+//! stream's begin mark, and a restart that reads from the marks finds every operation that it has to redo.
 //!
 //! # Source
 //! *Implementing Performance Competitive Logical Recovery* (002), section 3.2: the penultimate scheme.
@@ -29,7 +29,7 @@ use crate::active::ActiveTxns;
 use crate::anchor::Anchor;
 use crate::sections::tree::TreeAnchor;
 
-/// A tree that takes work. It has no threads: its callers write its pages in steps.
+/// A tree that transactions can read and change. It has no threads: its callers write its pages in steps.
 pub struct LiveTree {
     pub(super) tree: Arc<Tree>,
     pub(super) wal: Arc<Wal>,
@@ -45,12 +45,12 @@ pub(crate) enum Step {
     Worked,
     /// The log must become durable before a page can be written.
     Waits,
-    /// The checkpoint's end is in the log: its redo start.
+    /// The record of the checkpoint's end is in the log. The value is the checkpoint's redo start.
     Ended(Gsn),
 }
 
 impl LiveTree {
-    /// Makes a tree whose records go to this log, by the scheme that the anchor names.
+    /// Makes a tree that logs its records to this log, in the scheme that the anchor names.
     #[must_use]
     fn new(tree: Arc<Tree>, wal: Arc<Wal>, named: &TreeAnchor) -> LiveTree {
         assert_eq!(
@@ -67,11 +67,10 @@ impl LiveTree {
         }
     }
 
-    /// Makes the trees of a database that is back. Also returns the transactions that are open in
-    /// them.
+    /// Makes the trees of a restarted database. Also returns the transactions that are open in the trees.
     ///
     /// # Panics
-    /// If the anchor names others.
+    /// If the anchor names other trees.
     pub(crate) fn all(
         back: Option<RestartedTree>,
         anchor: &Anchor,
@@ -107,9 +106,9 @@ impl LiveTree {
         self.insist(|| self.tree.read(table, key))
     }
 
-    /// Hands out the rows of the leaf that holds `from`, from there on. Returns the begin of the next leaf, if there is
-    /// one. Like [`read`](Self::read), it sees the writes of open transactions. After an error, some rows may have been
-    /// handed out.
+    /// Calls `row` with each row from `from` on in the leaf that `from` belongs to. Returns the lowest key of the next
+    /// leaf, if there is one. Sees the writes of open transactions, as [`read`](Self::read) does. `row` may have been
+    /// called for some rows before an error.
     ///
     /// # Errors
     /// As [`read`](Self::read).
@@ -122,7 +121,7 @@ impl LiveTree {
         self.insist(|| self.tree.scan(table, from, &mut row))
     }
 
-    /// Reads all rows into one number.
+    /// Reads all rows, and returns their number and digest.
     ///
     /// # Errors
     /// As [`contents()`].
@@ -130,13 +129,15 @@ impl LiveTree {
         contents(&self.tree, self.wal.eosl(Rung::Disk))
     }
 
-    /// Returns the bytes of the tree's records since it was opened, without those of checkpoints.
+    /// Returns the number of bytes of records that the tree has logged since it was opened, without those of
+    /// checkpoints.
     #[must_use]
     pub fn record_bytes(&self) -> RecordBytes {
         self.writer.bytes()
     }
 
-    /// Repeats a call while its pages find no frame, with steps of the writer in between.
+    /// Repeats a call while it finds no free frame for a page. Between the attempts the writer takes a step, which can
+    /// free a frame.
     ///
     /// # Errors
     /// Those of the call; [`LogFull`](perdura_base::Error::LogFull) if the pages in memory wait for the log.
@@ -148,9 +149,9 @@ impl LiveTree {
         Err(pages_wait())
     }
 
-    /// Cuts the notes of pages if they are due.
+    /// Logs the collected notes about pages (Δ or BW records), if that is due.
     pub(super) fn cut_notes(&self) {
-        // Read before the monitor's mutex is taken: see its module.
+        // This is read before the monitor's mutex is taken: see the monitor's module.
         let eosl = self.wal.eosl(Rung::Disk);
         self.tree.cut_notes(eosl, &self.writer);
     }
@@ -158,7 +159,7 @@ impl LiveTree {
     /// Takes one step of the writer of pages.
     ///
     /// # Errors
-    /// The disk's, after which nothing more is written.
+    /// The disk's. After such an error no more pages are written.
     pub fn write_step(&self) -> Result<Progress> {
         let eosl = self.wal.eosl(match armed(Flaw::PageOnMirror) {
             true => Rung::Mirror,
@@ -169,7 +170,8 @@ impl LiveTree {
         Ok(written)
     }
 
-    /// Takes a step of a checkpoint, of one I/O. The first one begins: the begin marks are in the log.
+    /// Takes a step of a checkpoint, which performs at most one I/O. The first step begins the tree's checkpoint; it
+    /// must come after the begin marks are appended.
     ///
     /// # Errors
     /// As [`Tree::begin_checkpoint`] and [`perdura_tree::pool::Pool::write_step`].
@@ -194,7 +196,7 @@ impl LiveTree {
         self.tree.cancel_checkpoint();
     }
 
-    /// Returns the anchor's entry for the tree once the checkpoint's end is durable.
+    /// Returns the anchor's entry for the tree, for an update that is made once the checkpoint's end is durable.
     pub(crate) fn named(&self, rssp: Gsn, k: CkptEpoch) -> TreeAnchor {
         assert!(
             rssp > Gsn(0) && k > CkptEpoch(0),
@@ -208,8 +210,9 @@ impl LiveTree {
         }
     }
 
-    /// Returns the positions from which a restart would need each stream, to undo the transactions that are open now. A
-    /// checkpoint asks before it appends its end marks: a transaction that ends later has its end behind them.
+    /// Returns, for each stream, the position from which a restart would need it to undo the transactions that are open
+    /// now. A checkpoint calls this before it appends its end marks. So if a transaction ends before the call and is
+    /// not listed, its end lies before the marks.
     pub(crate) fn needs(&self) -> Vec<Option<Pos>> {
         if armed(Flaw::CoverWithoutOpen) {
             return Vec::new();

@@ -1,7 +1,7 @@
 //! The numbered frames of all streams, in the order of their numbers.
 //!
-//! A stream's frames ascend, because numbers are taken under its lock. A reader of all frames fails at a number that is
-//! missing or doubled.
+//! Within a stream the numbers ascend, because they are taken under the stream's lock. A reader of all frames fails if
+//! a number is missing or doubled.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -15,10 +15,10 @@ use crate::cursor::{Cursor, FrameBytes, Reads};
 use crate::route::{WRITERS_BUG, refuse};
 use crate::streams::UNIT_BYTES;
 
-/// The frames that are read.
+/// The kinds of frames that are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Wanted {
-    /// The tree's records: long runs of blocks without one are skipped.
+    /// The tree's records only. Long runs of blocks without such a record are skipped.
     Records,
     /// All numbered frames.
     All,
@@ -39,10 +39,10 @@ pub(super) struct Numbered {
     bytes: FrameBytes,
 }
 
-/// The part of a frame that is kept beside its bytes.
+/// The decoded part of a frame, which is kept beside its bytes.
 pub(super) struct NumberedHead {
     pub kind: FrameKind,
-    /// The numbers of what is in it.
+    /// The numbers of the operations or the record in the frame.
     pub numbers: Range<u64>,
     pub origin: Origin,
 }
@@ -102,29 +102,28 @@ impl Reads for Wanted {
     }
 }
 
-/// The frames of a log that have numbers.
+/// The numbered frames of a log, merged from all streams.
 pub(super) struct NumberedLog<'a> {
     cursor: Cursor<'a, Wanted>,
     wanted: Wanted,
-    /// The end of the stable log of each life: up to there no number is missing.
+    /// The end of each life's stable log. Up to that end no number may be missing.
     eosl: BTreeMap<Incarnation, Gsn>,
-    /// A checkpoint has made everything below this number unnecessary, except frames that reach
-    /// beyond it.
+    /// The redo start of a checkpoint. Frames that lie wholly below this number are not needed and may be missing.
     from: Gsn,
-    /// The last frame that was handed out.
+    /// The life of the last frame that was returned, and the end of its numbers.
     last: Option<(Incarnation, u64)>,
 }
 
 impl<'a> NumberedLog<'a> {
-    /// Makes the log of the wanted frames of these streams, which end where they were cut. From number `from` on, each
-    /// number exists.
+    /// Makes a reader of the wanted frames of these streams, each up to its cut. From number `from` on, no number may
+    /// be missing.
     pub fn new(scans: &'a [StreamScan], wanted: Wanted, from: Gsn) -> NumberedLog<'a> {
         let mut eosl = BTreeMap::new();
         for block in scans.iter().flat_map(|scan| &scan.blocks) {
             let newest: &mut Gsn = eosl.entry(block.incarnation).or_default();
             *newest = block.eosl.max(*newest);
         }
-        // Analysis skips blocks, so its units are short. A reader of the whole log uses long units.
+        // Analysis skips blocks, so its units are short: one block each. A reader of the whole log uses long units.
         let (unit_bytes, join_bytes) = match wanted {
             Wanted::Records => (1, Some(UNIT_BYTES)),
             Wanted::All => (UNIT_BYTES, None),
@@ -141,7 +140,7 @@ impl<'a> NumberedLog<'a> {
     /// Takes the next frame. `None`: the log has ended.
     ///
     /// # Errors
-    /// The medium's; damage; numbers that are missing or doubled.
+    /// Those of the disk; damage of the log; numbers that are missing or doubled.
     pub fn next(&mut self) -> Result<Option<Numbered>> {
         let Some((head, bytes)) = self.cursor.next()? else {
             return Ok(None);
@@ -161,7 +160,7 @@ impl<'a> NumberedLog<'a> {
         Ok(Some(frame))
     }
 
-    /// Checks that each number exists once, up to the end of a life's stable log.
+    /// Checks that no number is doubled, and that no number up to the end of a life's stable log is missing.
     fn check_number(&self, frame: &Numbered) -> Result<()> {
         let first = frame.head.numbers.start;
         let Some((life, end)) = self.last else {
@@ -191,7 +190,7 @@ impl<'a> NumberedLog<'a> {
     }
 }
 
-/// Returns the highest number of a frame in these streams, which end where they were cut; 0 without a frame.
+/// Returns the highest number in the frames of these streams, each up to its cut; 0 if there is no frame.
 ///
 /// # Errors
 /// As [`NumberedLog::next`].
@@ -214,7 +213,7 @@ pub(super) fn last_number(scans: &[StreamScan]) -> Result<Gsn> {
     Ok(Gsn(last))
 }
 
-/// Returns the numbers of a frame, from its first bytes.
+/// Decodes the numbers of a frame from the first bytes of its payload.
 fn numbers_of(frame: Frame<'_>) -> Option<Range<u64>> {
     let mut r = Reader::new(frame.payload);
     let (first, count) = match frame.kind {

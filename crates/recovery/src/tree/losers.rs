@@ -1,8 +1,8 @@
-//! The transactions over rows of a tree that were open when the log ended, and their changes that must be undone.
+//! The transactions on rows of a tree that were open when the log ended, with the changes that must be undone.
 //!
 //! # Source
-//! C. Mohan et al., "ARIES": compensations name the change to undo next, so that a rollback continues where it stopped,
-//! over any number of crashes.
+//! C. Mohan et al., "ARIES": a compensation names the change to undo next, so that a rollback continues where it
+//! stopped, even after several crashes.
 
 use std::collections::BTreeMap;
 
@@ -14,17 +14,17 @@ use perdura_wal::Origin;
 /// A change that must be undone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToUndo {
-    /// Its number.
+    /// The number of the operation that made the change.
     pub gsn: Gsn,
     /// The table.
     pub table: TableId,
     /// The row's key.
     pub key: Vec<u8>,
-    /// The row before it, if there was one.
+    /// The row before the change. `None`: there was no row.
     pub before: Option<Vec<u8>>,
 }
 
-/// A transaction that has neither committed nor ended its rollback.
+/// A transaction that has neither committed nor completed its rollback.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Loser {
     /// The transaction.
@@ -33,18 +33,18 @@ pub struct Loser {
     pub stream: StreamId,
     /// The position of its first record.
     pub first: Pos,
-    /// Its changes that no compensation has undone, in their order.
+    /// Its changes that no compensation has undone, oldest first.
     pub changes: Vec<ToUndo>,
 }
 
-/// The transactions that are open at a place of the log.
+/// The transactions that are open at the point up to which the log has been read.
 #[derive(Debug, Default)]
 pub(super) struct OpenTxns {
     open: BTreeMap<TxnId, Loser>,
 }
 
 impl OpenTxns {
-    /// Notes an operation. Those of a transaction come in the order of their numbers.
+    /// Notes an operation. The operations of a transaction must be noted in the order of their numbers.
     pub fn note(&mut self, txn: TxnId, act: &Act<'_>, gsn: Gsn, origin: &Origin) {
         let row = match act {
             Act::Commit | Act::Abort => {
@@ -80,7 +80,7 @@ impl OpenTxns {
         });
     }
 
-    /// Returns the transactions that the log's end leaves open.
+    /// Returns the transactions that are open at the end of the log.
     pub fn into_losers(self) -> Vec<Loser> {
         let losers: Vec<Loser> = self.open.into_values().collect();
         assert!(

@@ -1,4 +1,5 @@
-//! The redo of a tree's operations: the table of dirty pages, if any, and the way to the page of an operation.
+//! The redo of a tree's operations: making the table of dirty pages, if there is one, and finding the page of an
+//! operation.
 //!
 //! # Source
 //! *Implementing Performance Competitive Logical Recovery* (002), section 5: Log0, Log1, Log2, SQL1, SQL2; ARIES is our
@@ -15,7 +16,7 @@ use perdura_tree::tree::Tree;
 
 use crate::player::Table;
 
-/// The analysis that makes the table.
+/// The analysis that makes the table of dirty pages.
 pub(super) enum Analysis {
     None,
     Deltas(LogicalAnalysis),
@@ -33,7 +34,7 @@ impl Analysis {
         }
     }
 
-    /// Takes a record of the tree, behind the redo start.
+    /// Processes a record of the tree that lies after the redo start.
     pub fn record(&mut self, gsn: Gsn, record: &TreeRecord) {
         match record {
             TreeRecord::Structure(structure) => self.structure(gsn, structure),
@@ -68,7 +69,7 @@ impl Analysis {
         }
     }
 
-    /// Takes an update of a page, behind the redo start.
+    /// Processes an update of a page that lies after the redo start.
     fn update(&mut self, pid: Pid, gsn: Gsn) {
         match self {
             Analysis::None | Analysis::Deltas(_) => {}
@@ -77,7 +78,7 @@ impl Analysis {
         }
     }
 
-    /// Takes operations, behind the redo start.
+    /// Processes the operations of a frame that lie after the redo start.
     pub fn operations(&mut self, frame: &OperationFrame<'_>, rssp: Gsn) {
         for ((_, act), gsn) in frame.acts.iter().zip(frame.first.0..) {
             if let Some(row) = act.row()
@@ -88,7 +89,7 @@ impl Analysis {
         }
     }
 
-    /// Ends the analysis. Returns the table with the way of its use.
+    /// Ends the analysis. Returns the table, and how redo finds pages.
     pub fn into_redo(self) -> Redo {
         match self {
             Analysis::None => Redo::ByKey(None),
@@ -99,7 +100,7 @@ impl Analysis {
     }
 }
 
-/// The way in which operations find their pages.
+/// The two methods of finding the page of an operation, each with its table of dirty pages.
 pub(super) enum Redo {
     ByKey(Option<DirtyPages>),
     ByPage(DirtyPages),
@@ -114,8 +115,7 @@ impl Redo {
         }
     }
 
-    /// Returns whether redo will want an operation's page, as far as that is known without the
-    /// page.
+    /// Returns false if the table shows that redo does not need the page of an operation; otherwise true.
     pub fn wants(&self, pid: Pid, gsn: Gsn) -> bool {
         self.table()
             .is_none_or(|table| table.skips(pid, gsn).is_none())

@@ -1,10 +1,10 @@
-//! The undo of transactions over rows of a tree that the last life left open, in the life that the anchor names.
+//! Undoes transactions on rows of a tree that the last life left open, in the new life that the anchor names.
 //!
-//! A restart that changes nothing undoes them in memory, without a log. Its disks keep its writes to pages in a scratch
-//! file ([`OverlayDisk`](perdura_device::OverlayDisk)).
+//! A restart that changes nothing on the disks undoes them in memory, without logging. Pages that it has to write go to
+//! a scratch file ([`OverlayDisk`](perdura_device::OverlayDisk)).
 //!
 //! # Source
-//! C. Mohan et al., "ARIES": each undo is a compensation, which no restart undoes again.
+//! C. Mohan et al., "ARIES": each undo is logged as a compensation, and no restart undoes a compensation.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -22,11 +22,10 @@ use super::losers::Loser;
 use super::writing::{LoggedTxn, undo_newest};
 use crate::flush::flush_all;
 
-/// Undoes the changes of open transactions, and ends each. Returns the number of changes that were
-/// undone.
+/// Undoes the changes of open transactions, and ends each transaction. Returns the number of changes that were undone.
 ///
 /// # Errors
-/// The log's and the disks'. The next start undoes what is left.
+/// The log's and the disks'. The next start undoes the changes that are left.
 pub(crate) fn settle(live: &LiveTree, losers: Vec<Loser>) -> Result<u64> {
     if armed(Flaw::LosersForgotten) {
         return Ok(0);
@@ -36,8 +35,7 @@ pub(crate) fn settle(live: &LiveTree, losers: Vec<Loser>) -> Result<u64> {
         let mut txn = LoggedTxn::new(loser.txn, loser.stream);
         live.adopt(&mut txn, loser.first);
         let mut changes = loser.changes;
-        // An undo that is refused again after the log is flushed has no space: the next start
-        // continues.
+        // If an undo is refused again after the log was flushed, there is no space. The next start continues the undo.
         let mut was_refused = false;
         loop {
             match live.undo_one(&mut txn, &mut changes) {
@@ -62,7 +60,7 @@ pub(crate) fn settle(live: &LiveTree, losers: Vec<Loser>) -> Result<u64> {
     Ok(undone)
 }
 
-/// A log that gives out numbers, and keeps nothing.
+/// A log that only gives out numbers and stores no records.
 struct NoLog {
     last: AtomicU64,
 }
@@ -85,8 +83,8 @@ impl Log for NoLog {
     }
 }
 
-/// Undoes them after a restart that changes nothing, with numbers above the last one of the log. Returns the number of
-/// changes that were undone.
+/// Undoes the changes of open transactions after a restart that changes nothing on the disks. The numbers of the undo
+/// are above `last`, the last number in the log. Returns the number of changes that were undone.
 ///
 /// # Errors
 /// The disks'.

@@ -1,4 +1,4 @@
-//! The tree's records in the log, in stream 0, so that they have an order.
+//! Logs the tree's records. All go to stream 0, so that they have an order.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,17 +10,17 @@ use perdura_formats::tree_record::TreeRecord;
 use perdura_tree::contract::Records;
 use perdura_wal::{FrameKind, Wal};
 
-/// The stream of the tree's records.
+/// The stream that all of the tree's records go to.
 pub const TREE_STREAM: StreamId = StreamId(0);
 
-/// Bytes of records that a writer has appended, with their frames' heads.
+/// The bytes of records that a writer has appended, including the heads of their frames.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RecordBytes {
-    /// Of Δ records.
+    /// Bytes of Δ records.
     pub delta: u64,
-    /// Of BW records.
+    /// Bytes of BW records.
     pub writes: u64,
-    /// Of changes of structure.
+    /// Bytes of records of changes of structure.
     pub structure: u64,
 }
 
@@ -54,7 +54,7 @@ impl TreeWriter {
         }
     }
 
-    /// Returns the bytes that it and its copies have appended.
+    /// Returns the bytes that this writer and its clones have appended.
     #[must_use]
     pub fn bytes(&self) -> RecordBytes {
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! The way of a transaction's changes into a tree and its log.
+//! Makes the changes of transactions, in the pages of a tree and in the log.
 
 use std::cell::Cell;
 
@@ -12,14 +12,14 @@ use super::live::LiveTree;
 use super::losers::ToUndo;
 use super::writer::TREE_STREAM;
 
-/// A transaction, as the log knows it.
+/// The log's data about a transaction.
 #[derive(Debug)]
 pub struct LoggedTxn {
     /// Its number.
     pub id: TxnId,
     /// The stream that its records go to.
     pub stream: StreamId,
-    /// True if it has a record in the log.
+    /// True if the transaction has a record in the log, and so is on the list of open transactions.
     pub(super) is_listed: bool,
 }
 
@@ -34,7 +34,7 @@ impl LoggedTxn {
         }
     }
 
-    /// Returns whether it has a record in the log.
+    /// Returns whether the transaction has a record in the log.
     #[must_use]
     pub fn is_listed(&self) -> bool {
         self.is_listed
@@ -48,7 +48,7 @@ pub enum Purpose {
     Change,
     /// The undo of a change.
     Compensation {
-        /// The change that is to be undone next.
+        /// The number of the change that is to be undone next.
         undo_next: Gsn,
     },
 }
@@ -56,13 +56,13 @@ pub enum Purpose {
 /// A change that was made.
 #[derive(Debug)]
 pub struct Changed {
-    /// The row before, if there was one.
+    /// The row before the change. `None`: there was no row.
     pub before: Option<Vec<u8>>,
-    /// The operation's number. `None`: the row stays unchanged, and nothing was logged.
+    /// The operation's number. `None`: the row already was as requested, so nothing was changed or logged.
     pub gsn: Option<Gsn>,
 }
 
-/// Appends an operation of a transaction, and the tree's records that come with it.
+/// The log for one operation of a transaction: appends the operation, and the tree's records that the operation causes.
 struct TxnLog<'a> {
     live: &'a LiveTree,
     txn: &'a LoggedTxn,
@@ -118,22 +118,23 @@ fn append(wal: &Wal, stream: StreamId, txn: TxnId, act: Act<'_>) -> (Appended, G
 }
 
 impl LiveTree {
-    /// Checks that the log takes the record of a write of `bytes` bytes, and a change of structure.
+    /// Checks that the log has room for the record of a write of `bytes` bytes, and for a change of structure.
     ///
     /// # Errors
-    /// [`Error::LogFull`] if it has no room; [`Error::Stopped`].
+    /// [`Error::LogFull`] if the log has no room; [`Error::Stopped`].
     pub fn admit(&self, stream: StreamId, bytes: usize) -> Result<()> {
         let page_bytes = self.tree.shape().page_bytes;
-        // The row before, and its key, are in a page. A change of structure has the images of the pages that it makes.
+        // The record also has the old row and its key, which together fit in a page. The record of a change of
+        // structure has the images of the pages that it makes.
         self.wal.admit(stream, bytes + page_bytes)?;
         self.wal.admit(TREE_STREAM, 6 * page_bytes)
     }
 
-    /// Changes a row of a transaction that alone may do so.
+    /// Changes a row for a transaction. The caller makes sure that no other transaction may change the row.
     ///
     /// # Errors
-    /// [`Error::Usage`] if there is no such table, or key or value is too long; [`Error::LogFull`] if the pages have no
-    /// room: try again later; the disk's. Nothing has happened then.
+    /// [`Error::Usage`] if there is no such table, or if key or value is too long. [`Error::LogFull`] if the pages in
+    /// memory wait for the log: the caller tries again later. The disk's. After an error nothing was changed.
     pub fn change(
         &self,
         txn: &mut LoggedTxn,
@@ -158,7 +159,7 @@ impl LiveTree {
         );
         self.cut_notes();
         if applied.is_sparse {
-            // If memory has no room for a merge, a later write meets the page again.
+            // If memory has no room for the merge, a later write to the page tries again.
             let _merged_or_later = self.insist(|| self.tree.merge(table, key, &self.writer));
         }
         Ok(Changed {
@@ -167,10 +168,10 @@ impl LiveTree {
         })
     }
 
-    /// Undoes the newest of a transaction's changes, if there is one. Returns whether there was.
+    /// Undoes the newest of a transaction's changes. Returns false if there is no change left.
     ///
     /// # Errors
-    /// As [`admit`](Self::admit) and [`change`](Self::change): nothing was undone then.
+    /// As [`admit`](Self::admit) and [`change`](Self::change). After an error nothing was undone.
     pub fn undo_one(&self, txn: &mut LoggedTxn, changes: &mut Vec<ToUndo>) -> Result<bool> {
         self.admit(txn.stream, 0)?;
         undo_newest(changes, |last, purpose| {
@@ -180,14 +181,14 @@ impl LiveTree {
         })
     }
 
-    /// Lists a transaction of the last life, whose records begin at `first`, to end it in this one.
+    /// Lists a transaction of the last life, whose records begin at `first`, as open in this life, which is to end it.
     pub(super) fn adopt(&self, txn: &mut LoggedTxn, first: Pos) {
         let listed = ActiveTxn { txn: txn.id, first };
         self.active.of(txn.stream).lock().push(listed);
         txn.is_listed = true;
     }
 
-    /// Ends a transaction that has records, by its commit or the end of its rollback.
+    /// Ends a transaction that has records. `act` is its commit or the end of its rollback.
     pub fn end(&self, txn: &LoggedTxn, act: Act<'_>) -> Appended {
         debug_assert!(act.row().is_none(), "an end changes no row");
         let last = || append(&self.wal, txn.stream, txn.id, act).0;
@@ -195,8 +196,8 @@ impl LiveTree {
     }
 }
 
-/// Undoes the newest change, if there is one: `change` restores its row, and returns the number of that operation.
-/// Returns whether there was a change.
+/// Undoes the newest of `changes`: `change` restores its row and returns the number of the operation that did so.
+/// Returns false if `changes` is empty.
 ///
 /// # Errors
 /// Those of `change`: after an error nothing was undone.

@@ -1,5 +1,5 @@
-//! Checkpoints of one instant, while transactions run. The image has every key-addressed row and every sequence number
-//! as of its cut, and page records lead from it to the end of the log.
+//! Tests of consistent checkpoints while transactions run. The image has every key-addressed row and every sequence
+//! number as of its cut. Page records bring the other rows from there to the end of the log.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,9 +23,9 @@ const GEOMETRY: Geometry = Geometry {
     chunk_pages: 2,
     hash_seed: 1,
 };
-/// Its changes are in the log.
+/// A table whose changes are in the log.
 const PAGED: TableId = TableId(1);
-/// Its changes are in no log: a restart has the rows of the image.
+/// A table whose changes are in no log: after a restart it has the rows of the image.
 const KEYED: TableId = TableId(2);
 
 #[derive(Clone)]
@@ -82,7 +82,7 @@ struct World {
     cuts: bool,
     tables: Tables,
     mode: SnapshotMode,
-    /// Key-addressed rows at the cut of each complete image, the newest last.
+    /// The transaction count and the key-addressed rows at the cut of each complete image, the newest last.
     images: Vec<(u64, Rows)>,
     count: u64,
 }
@@ -140,7 +140,7 @@ impl World {
         db
     }
 
-    /// Counts in every partition in both tables, and writes some rows.
+    /// Runs a transaction that writes the count to every partition of each table, and some other rows.
     fn transaction(&mut self, heap: &Heap, wal: &Wal) {
         let (mut undo, mut group) = (Undo::new(), GroupBuilder::new());
         let mut parts: Vec<_> = ids().map(|p| heap.lock(p)).collect();
@@ -176,7 +176,7 @@ impl World {
         }
     }
 
-    /// Runs a checkpoint with transactions in between, to its end or to a crash.
+    /// Runs a checkpoint, with transactions between its steps, to its end or to a crash.
     fn checkpoint(&mut self, db: &Life, crashes: bool) {
         let at = (self.count, rows(&db.heap, KEYED));
         db.checkpoints.begin().expect("a checkpoint");
@@ -194,8 +194,8 @@ impl World {
         self.images.push(at);
     }
 
-    /// Returns the report if a restart finds page-addressed rows as they were, and the others as in the image. `None`:
-    /// it does not.
+    /// Restarts the database. Returns the report if the page-addressed rows are as before and the key-addressed rows as
+    /// in the image, otherwise `None`.
     fn restarts(&self, paged: &Rows, image: Option<&(u64, Rows)>) -> Option<RestartReport> {
         let db = self.open();
         let none = (0, Rows::new());
@@ -244,7 +244,8 @@ fn seeded_bugs_of_the_instant_are_caught() {
     }
 }
 
-/// The older image has a damaged page as of another instant, so it is loaded whole.
+/// A damaged page cannot be taken from the older image, which has it as of another instant. So the older image is
+/// loaded as a whole.
 #[test]
 fn damage_in_an_image_of_one_instant_brings_the_older_one_back_as_a_whole() {
     for seed in 0..10 {
@@ -267,7 +268,7 @@ fn damage_in_an_image_of_one_instant_brings_the_older_one_back_as_a_whole() {
         let report = world.restarts(&paged, world.images.first());
         let report = report.unwrap_or_else(|| panic!("seed {seed}"));
         assert_eq!((report.checkpoint, report.pages_rebuilt), (k - 1, 0));
-        // The image that was passed over is written first.
+        // The next checkpoint overwrites the image that was passed over.
         let db = world.open();
         world.count += 1000;
         world.checkpoint(&db, false);

@@ -1,4 +1,4 @@
-//! A directory that is replaced while the database opens.
+//! A test of a directory that is replaced while the database opens.
 
 use std::sync::Arc;
 
@@ -7,8 +7,9 @@ use perdura_recovery::{RestartMode, restart};
 
 use crate::made;
 
-/// Found in review: a life noted its directories when it began. So it took a directory for its own that had replaced
-/// the old one during the restart. What it acknowledged went into files without names.
+/// Found in review: a life noted its directories only when it began. So if another directory replaced the old one
+/// during the restart, the life noted the new directory. Transactions that it acknowledged went into files without
+/// names.
 #[test]
 fn a_directory_that_is_replaced_during_the_restart_is_missed() {
     let dir = tempfile::tempdir().unwrap();

@@ -40,7 +40,7 @@ pub fn life(restarted: Restarted, options: &RestartOptions) -> Life {
     Life::begin(restarted, options, memory, window).unwrap()
 }
 
-/// Makes one on a disk.
+/// Makes a database with this many streams on `disk`.
 pub fn make(disk: &Arc<dyn Disk>, streams: u8) {
     let new = NewDatabase {
         uuid: Uuid([3; 16]),

@@ -1,4 +1,4 @@
-//! Restarts from outside: players, orders, schedules, cuts.
+//! Tests of restarts through the public interface.
 
 mod cuts;
 mod displaced;

@@ -1,4 +1,4 @@
-//! The frames that a row's player is called with, and logs that no player reads.
+//! Tests of the frames that the player of each method is called with, and of logs that players refuse.
 
 use std::sync::Arc;
 
@@ -78,9 +78,9 @@ fn numbers_of_operations_go_on_above_those_of_the_lives_before() {
     for life in 1..=4 {
         let wal = machine.open(&METHODS[0]).unwrap();
         assert!(wal.last_gsn() >= last && wal.eosl(Rung::Disk) == wal.last_gsn());
-        // The third life numbers nothing, and its blocks name the last number of the others.
+        // The third life gives out no number; its blocks still name the last number of the lives before.
         for count in [2, 3].into_iter().filter(|_| life != 3) {
-            // A frame that no player reads.
+            // The frame is of a kind that no player reads.
             let frame = (FrameKind::Beacon, count);
             let (_, first) =
                 wal.append_numbered(StreamId(1), frame, (&none, CkptEpoch(0)), |_| Vec::new());
@@ -124,7 +124,8 @@ fn a_record_of_another_scheme_is_refused_by_every_player_and_not_passed_over() {
         let other = match method.player {
             Player::Pages(PagePlayer::Group(_)) => FrameKind::Record,
             Player::Pages(_) => FrameKind::Group,
-            // They do not play in a log without their frames; see `ordered` and, in steal mode, `keyed`.
+            // These players do nothing in a log without their frames. The suites `ordered` and, in steal mode, `keyed`
+            // test them.
             Player::Ordered | Player::Tree(_) => continue,
         };
         let later = [

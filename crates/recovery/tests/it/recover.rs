@@ -1,6 +1,6 @@
-//! `recover` by an image and a log that the product does not have. The log is held in memory, sorted like an archive,
-//! and the image is the state of an epoch. Both exist in this file alone, and find the same state as the product's
-//! streams.
+//! Tests `recover` with an image and a log of other kinds than the product's. The image is the state of an epoch. The
+//! log is held in memory, in another order than the streams. Both kinds exist only in this file. The recovered state is
+//! the same as from the product's streams.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -36,7 +36,7 @@ const GEOMETRY: Geometry = Geometry {
     hash_seed: 1,
 };
 
-/// A frame out of its log.
+/// A frame that was read from a log.
 #[derive(Clone)]
 struct Kept {
     kind: FrameKind,
@@ -44,14 +44,13 @@ struct Kept {
     origin: Origin,
 }
 
-/// A source that holds its frames in memory, in parts and units that are independent of the streams
-/// they came from.
+/// A log source with its frames in memory. Its parts and units do not depend on the streams that the frames came from.
 struct Archive {
     parts: Vec<Vec<Shelf>>,
     end: Epoch,
 }
 
-/// A unit of it.
+/// A unit of an [`Archive`].
 #[derive(Clone)]
 struct Shelf {
     joined: Vec<u8>,
@@ -193,8 +192,7 @@ impl Image for Copies {
     }
 }
 
-/// Returns the contents of pages, without the update number, which only the end of a restart
-/// assigns.
+/// Returns the contents of pages, without the update number, which is assigned only at the end of a restart.
 fn pages(heap: &Heap) -> BTreeMap<PageId, Vec<u8>> {
     let mut found = BTreeMap::new();
     for page in (0..PAGES).map(PageId) {
@@ -206,7 +204,7 @@ fn pages(heap: &Heap) -> BTreeMap<PageId, Vec<u8>> {
     found
 }
 
-/// A log on a disk, and all that it holds.
+/// A database in memory, whose log the tests recover from.
 struct Machine {
     disks: Disks,
 }
@@ -234,7 +232,7 @@ impl Machine {
         machine
     }
 
-    /// Runs a life of the database. Its pages have no class, so no index has their rows.
+    /// Runs a life of the database. The pages have no class, so no index has rows of them.
     fn live(&self, rng: &mut fastrand::Rng, useq: &mut [u32]) {
         let options = RestartOptions::of_records(
             self.disks.clone(),
@@ -268,7 +266,7 @@ impl Machine {
         assert!(wal.durable(Rung::Disk) > Epoch(0));
     }
 
-    /// Returns the state of the streams, by the product's own source.
+    /// Recovers the state from the streams, by the product's log source.
     fn by_streams(&self, schedule: Schedule) -> Result<State> {
         let anchor = read_anchor(self.disks.data.as_ref()).unwrap().unwrap();
         let Disks { data, images, .. } = &self.disks;
@@ -278,7 +276,7 @@ impl Machine {
         recovered(&plan, &streams, schedule)
     }
 
-    /// Returns every frame of the log that counts, and its durable epoch.
+    /// Returns every frame of the log up to the cut, and the durable epoch.
     fn frames(&self) -> (Vec<Kept>, Epoch) {
         let anchor = read_anchor(self.disks.data.as_ref()).unwrap().unwrap();
         let begin = vec![perdura_base::Pos(0); usize::from(STREAMS)];
@@ -340,7 +338,7 @@ fn recovered<I: Image, S: LogSource>(image: &I, log: &S, schedule: Schedule) -> 
     recover(image, log, &means)
 }
 
-/// Returns the frames in another order, in other parts. A unit holds frames of one life.
+/// Returns an archive with these frames in another order and in other parts. Each unit holds frames of one life.
 fn archive(mut kept: Vec<Kept>, end: Epoch, rng: &mut fastrand::Rng) -> Archive {
     rng.shuffle(&mut kept);
     kept.sort_by_key(|frame| frame.origin.life);

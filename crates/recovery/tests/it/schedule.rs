@@ -1,6 +1,5 @@
-//! The schedule on toy work that notes what happened. Tests the edges of each level, every job
-//! once, streams in order, errors handed on, and merging workers that never wait for each other in
-//! a circle.
+//! Tests the schedule on toy work that records its jobs. Every job runs once, in an order that the level's edges allow,
+//! and units of a stream run in order. Errors reach the caller. Merging workers never wait for each other in a circle.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -27,10 +26,11 @@ enum Event {
     EndIndexes,
 }
 
-/// Indexes of a toy.
+/// The number of indexes of a toy.
 const INDEXES: usize = 5;
 
-/// Work of the given parts and units. Ordered units carry serial numbers, rising within a stream.
+/// Work with given numbers of parts and units. If it is ordered, its units have serial numbers, which ascend within a
+/// stream.
 struct Toy {
     parts: Vec<usize>,
     units: Vec<usize>,
@@ -67,7 +67,7 @@ impl Toy {
         Ok(())
     }
 
-    /// Returns the serial numbers in a unit: three, spread so that streams interleave.
+    /// Returns the three serial numbers in a unit. They are chosen so that those of different streams interleave.
     fn serials(&self, stream: usize, unit: usize) -> Vec<u64> {
         let streams = self.units.len();
         (0..3)
@@ -238,7 +238,7 @@ fn check(toy: &Toy, level: Level) {
         assert!(played.iter().all(|i| *i > last_part));
     }
     if level == Level::One {
-        // A disk's next read comes after its last part was played.
+        // A part is read only after the part before it on the same disk was played.
         for (disk, parts) in toy.parts.iter().enumerate() {
             for part in 1..*parts {
                 let read = at(&trace, |e| *e == Event::ReadPart(disk, part))[0];
@@ -273,8 +273,8 @@ fn threads_keep_the_edges_of_every_level() {
             for _ in 0..20 {
                 let toy = Toy::new(&[6, 1, 0], &[9, 0, 20, 3]);
                 run(&toy, &Schedule::new(level, threads), &clock).unwrap();
-                // A player's note comes after the job was taken, so the order of notes within a
-                // stream is only certain with one player.
+                // A player records a job some time after it took the job. So the recorded order of a stream's jobs is
+                // certain only with one player.
                 if threads == 1 {
                     check(&toy, level);
                 }

@@ -1,4 +1,4 @@
-//! The images that `verify` reads, and frames of each owner that do not parse.
+//! Tests of `verify`: the images that it reads, and frames of each owner that do not parse.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The check of an image's pages, each against the directory that lists it.
+//! Checks each page of an image against the directory that lists it.
 
 use perdura_base::limits::PAGE_BYTES;
 use perdura_base::num::to_u64;

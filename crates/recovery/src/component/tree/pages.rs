@@ -1,5 +1,5 @@
-//! The check of a tree's pages: each as it is on disk, and then all of them together, as a restart in memory leaves
-//! them. On disk they are of different moments, so only the restart makes them one tree.
+//! Checks a tree's pages: first each page as it is on disk, then all pages together, as a restart in memory leaves
+//! them. The pages on disk were written at different moments, so they form one tree only after a restart.
 
 use perdura_base::{Error, Gsn, Pid, Result};
 use perdura_device::Access;
@@ -53,8 +53,8 @@ pub(super) fn check_pages(
     }
 }
 
-/// Checks a tree that a restart has brought back. Returns the error of the first page that is not what it must be. A
-/// restart that does not need the page does not notice, but its rows are lost all the same.
+/// Checks a tree after a restart. Returns the error of the first page that fails a check. A restart that does not read
+/// that page succeeds, but the page's rows are lost all the same.
 pub(super) fn check_tree(tree: &Tree, eosl: Gsn, found: &mut Findings) -> Result<()> {
     let checked = check(tree, eosl)?;
     if let Some(findings) = found.trees.get_mut(TREE_DIR) {
@@ -66,7 +66,7 @@ pub(super) fn check_tree(tree: &Tree, eosl: Gsn, found: &mut Findings) -> Result
     let errors: Vec<Error> = errors.collect();
     for (fault, error) in checked.faults.iter().zip(&errors) {
         let offset = Some(offset_of(tree, fault.pid));
-        // A page that is damaged on disk was named before.
+        // If the page is damaged on disk, the check of the disk has reported it already.
         let mut problems = found.problems.iter();
         if !problems.any(|problem| problem.offset == offset) {
             found.problem("tree", error);

@@ -1,4 +1,5 @@
-//! The second pass over logs made by hand: which frames are played, in which order, and which logs are refused.
+//! Tests of the second pass over logs made by hand: which frames are played and in which order, and which logs are
+//! refused.
 
 #[cfg(feature = "flaws")]
 mod seeded;
@@ -14,7 +15,8 @@ use perdura_wal::{FrameKind, Rung};
 
 use crate::ordered::support::*;
 
-/// Writes transactions of random partitions in random streams, over some lives. Returns the frames that must be played.
+/// Writes transactions on random partitions to random streams, in several lives. Returns the frames that must be
+/// played.
 fn history(machine: &Machine, seed: u64) -> Vec<Played> {
     let mut rng = fastrand::Rng::with_seed(seed);
     let mut numbers = [0; 8];
@@ -224,9 +226,9 @@ fn without_a_player_a_frame_to_play_is_an_error_that_names_the_first_procedure()
     );
 }
 
-/// A thread met the error and released the queues before it had ended the pass. Another thread found frames left and no
-/// thread that read or played, and reported a contradiction in the log. This was sometimes the error that the caller
-/// saw.
+/// Found in a run: a thread that met the error released the queues before it had ended the pass. Another thread then
+/// saw waiting frames and no thread that read or played, and reported a contradiction in the log. Sometimes the caller
+/// got that error.
 #[test]
 fn threads_that_find_nothing_to_do_after_an_error_do_not_report_another_one() {
     let machine = Machine::new();
@@ -360,7 +362,7 @@ fn an_epoch_that_is_not_whole_in_all_streams_is_not_played() {
     assert_eq!(restarted.report.durable_epoch, durable.0);
     assert!(restarted.report.void_blocks > 0);
     assert_eq!(recorder.all().len(), 1);
-    // And never again: the next life gives the same number to another transaction.
+    // The frame is not played later either: the next life gives its number to another transaction.
     let life = machine.open();
     command(&life.wal, 2, &[part(0, 2)], "another");
     flush_all(&life.wal).unwrap();

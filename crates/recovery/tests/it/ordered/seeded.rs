@@ -1,4 +1,4 @@
-//! These tests detect each seeded bug of the second pass.
+//! Tests that each seeded bug of the second pass is detected.
 
 use perdura_base::flaw::{Flaw, arm};
 

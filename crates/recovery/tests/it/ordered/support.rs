@@ -1,4 +1,4 @@
-//! A database made by hand, and a player that notes what it plays.
+//! A database made by hand, and a player that records the frames that it plays.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -60,7 +60,7 @@ impl Machine {
         }
     }
 
-    /// Opens the next life, which plays the log.
+    /// Opens the next life. Its restart plays the log.
     pub fn open(&self) -> Life {
         let options = RestartOptions {
             mode: perdura_recovery::RestartMode::Real,
@@ -104,7 +104,8 @@ pub fn schedules() -> Vec<Schedule> {
     inline.chain(threads).chain(slow).collect()
 }
 
-/// Notes what it plays, and that no two frames of a partition are played at once or out of order.
+/// Records the frames that it plays, and a violation if two frames of a partition are played at the same time or out of
+/// order.
 pub struct Recorder {
     heap: Mutex<Option<Arc<Heap>>>,
     pub played: Mutex<Vec<Played>>,
