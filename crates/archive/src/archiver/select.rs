@@ -76,7 +76,7 @@ impl Selection {
         ))
     }
 
-    /// Returns whether the seeded bug [`Flaw::RunCutInsideEpoch`] may cut the run now, in the middle of an epoch.
+    /// Returns whether the seeded bug `Flaw::RunCutInsideEpoch` may cut the run now, in the middle of an epoch.
     pub fn is_within(&self, begin: Epoch) -> bool {
         self.player.is_full() && self.epoch >= begin
     }

@@ -37,8 +37,8 @@ impl Images {
         to_u64(self.all().filter(|k| *k <= tag).count())
     }
 
-    /// Returns whether some image reflects the record of one tag and not the other: a < k <= b for the lower tag a,
-    /// the higher tag b and the image's checkpoint epoch k.
+    /// Returns whether some image reflects the record of one tag and not the other. For the lower tag a, the higher
+    /// tag b and the image's checkpoint epoch k this means a < k <= b.
     /// higher tag b.
     #[must_use]
     pub fn part(&self, first: CkptEpoch, second: CkptEpoch) -> bool {

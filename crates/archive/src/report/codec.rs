@@ -22,7 +22,7 @@ pub(super) fn damage(file: &str, offset: u64, expected: String, found: String) -
 }
 
 impl Report {
-    /// Returns the file's bytes. A text that is too long is cut.
+    /// Returns the file's bytes. A text above the limit is truncated.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         assert!(
@@ -95,7 +95,7 @@ impl Report {
     }
 }
 
-/// Reads the fields behind the version; `None` if one is out of its range.
+/// Reads the fields after the version. Returns `None` if a field is out of its range.
 fn fields(r: &mut Reader<'_>, len: usize) -> Option<Report> {
     let kind = match r.u8()? {
         0 => ReportKind::Proof,
