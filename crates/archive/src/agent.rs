@@ -68,6 +68,7 @@ impl Agent {
 
     /// Takes one step: opens the archive, or makes one I/O. `now_us` is the wall clock, microseconds since 1970.
     ///
+    /// # Errors
     /// [`Error::Locked`](perdura_base::Error::Locked) if another agent is running, or another process merges.
     /// [`Error::ArchiveTaken`](perdura_base::Error::ArchiveTaken) if a newer agent has opened the archive; this agent
     /// must stop. Otherwise the errors of [`Store::open`] and [`Upkeep::step`], after which the next step opens the

@@ -143,8 +143,8 @@ impl Choice<'_> {
     }
 }
 
-/// Returns the groups whose nodes receive a stream: the stream's group in the present view and in the pending one,
-/// the group to which the stream should return, and a spare group.
+/// Returns the groups whose nodes receive a stream. They are the stream's group in the present and in the pending
+/// view, the group to which the stream should return, and a spare group.
 pub(crate) fn homes(state: &State, stream: StreamId) -> impl Iterator<Item = usize> + use<> {
     let (at, count) = (usize::from(stream.0), state.groups.len());
     let pending = state.pending.as_ref();

@@ -1,4 +1,4 @@
-//! Memory that two processes share. A simulator replaces it by memory of its own process.
+//! Memory that two processes share. A simulator uses memory that only its process has.
 
 use std::fmt;
 use std::os::fd::BorrowedFd;
@@ -17,12 +17,9 @@ use parking_lot::Mutex;
 ///
 /// | one side | the other side | what must hold | by |
 /// |---|---|---|---|
-/// | write bytes, store entry, store *count* | load *count*, load entry, read bytes | if the count is seen, so is the
-/// append | a store releases, a load acquires |
-/// | store *low*, then overwrite bytes below it | read bytes, then load *low* | if overwritten bytes were read, the
-/// higher *low* is seen | a release fence before the copy of a write, an acquire fence after that of a read |
-/// | store *count*, load *closed* | store *closed*, load *count* | at least one side sees the other's store | the
-/// single order of all words |
+/// | write bytes, store entry, store *count* | load *count*, load entry, read bytes | if the count is seen, so is the append | a store releases, a load acquires |
+/// | store *low*, then overwrite bytes below it | read bytes, then load *low* | if overwritten bytes were read, the higher *low* is seen | a release fence before the copy of a write, an acquire fence after that of a read |
+/// | store *count*, load *closed* | store *closed*, load *count* | at least one side sees the other's store | the single order of all words |
 ///
 /// A store alone lets later writes of bytes move before it, and a load alone lets earlier reads of bytes move after
 /// it. So the second row needs fences. On x86 these only limit the compiler.

@@ -200,6 +200,7 @@ impl Store {
 
     /// Opens the archive of a database for reading. Changes nothing, takes no lock, and checks no object: a restore
     /// needs only some objects, and checks those.
+    ///
     /// # Errors
     /// [`Error::Usage`] if the database has no archive; [`Error::Corrupt`], [`Error::Version`]; the disk's.
     pub fn read_only(disk: Arc<dyn Disk>, uuid: &Uuid) -> Result<Arc<Store>> {

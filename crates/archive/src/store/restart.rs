@@ -10,12 +10,10 @@
 //! |---|---|
 //! | temporary | removed |
 //! | a run of the manifest | kept; if missing or of another size: damage |
-//! | a backup of the manifest | kept; if missing or of another size: reported, and the opening continues, because a
-//! restore can use another backup |
+//! | a backup of the manifest | kept; if missing or of another size: reported, and the opening continues |
 //! | a run whose epochs the manifest's runs all have | removed |
 //! | a run that begins where the manifest's runs end | adopted if undamaged, otherwise removed |
-//! | several runs that begin there | the longest is adopted; of equal ranges, that of the highest (level,
-//! generation); the others are removed |
+//! | several runs that begin there | the longest is adopted, of equal ones the highest (level, generation) |
 //! | a run that begins before the end of the manifest's runs and ends after it | partial overlap: damage |
 //! | a run that begins after the end of the manifest's runs | hole: damage |
 //! | a backup that the manifest does not name | removed |

@@ -177,8 +177,8 @@ impl World {
         self.seen.runs_gone += removed.runs;
     }
 
-    /// Returns whether a moment can be restored: an undamaged backup ends at or before it, the archive has all epochs
-    /// from the backup's begin to the moment, and its run has the moment.
+    /// Returns whether a moment can be restored. For that an undamaged backup must end at or before it, the archive
+    /// must have all epochs from the backup's begin on, and the moment's run must have the moment.
     fn is_restorable(&self, moment: Epoch) -> bool {
         let manifest = self.store.manifest();
         let whole = |id: &BackupId| self.backups.contains(id) && id.end <= moment;

@@ -127,9 +127,9 @@ impl HardCopier {
     /// Copies all bytes that the rings have now, syncs them, and removes files that are no longer needed. Returns the
     /// number of bytes that were copied. The node is locked for one piece at a time.
     ///
-    /// The disk's; [`Error::Displaced`] if the directory's path no longer leads to it. The machine must not be
-    /// stepped after an error.
-    /// The disk's; [`Error::Displaced`] if the directory has lost its name. The machine must not be stepped again.
+    /// # Errors
+    /// The disk's; [`Error::Displaced`] if the directory's path no longer leads to it. The machine must not be stepped
+    /// after an error.
     pub fn step(&mut self, node: &Mutex<Node>) -> Result<u64> {
         self.check_root()?;
         let (holdings, inc) = {

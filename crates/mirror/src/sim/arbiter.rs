@@ -9,7 +9,7 @@ use perdura_base::{Error, Result};
 use crate::register::{Register, Swap};
 use crate::view::View;
 
-/// What an arbiter does with the next operation.
+/// The treatment of the next operation of an arbiter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mood {
     /// The operation is done and reported as done.
