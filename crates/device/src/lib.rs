@@ -143,7 +143,7 @@ pub trait Disk: Send + Sync + 'static {
         Ok(None)
     }
 
-    /// Lets the present and later writes in flight keep `locks`, even if the process is killed. So no other process
+    /// Lets writes in flight on this disk keep `locks`, even if the process is killed. So no other process
     /// gets the locks before the last write has reached the disk. Only for disks whose writes continue after the
     /// process was killed.
     fn keep_locked(&self, _locks: &Locks) {}
