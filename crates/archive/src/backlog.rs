@@ -30,7 +30,7 @@ pub fn disk_of(logs: &[Arc<dyn Disk>]) -> Result<Arc<dyn Disk>> {
 /// Opens the backlog of a database for reading. The backlog may have no run. `None`: the database has no backlog.
 ///
 /// # Errors
-/// The disk's; [`Error::Corrupt`](perdura_base::Error::Corrupt) for a manifest that is missing or damaged.
+/// Errors of the disk; [`Error::Corrupt`](perdura_base::Error::Corrupt) for a manifest that is missing or damaged.
 pub fn find(logs: &[Arc<dyn Disk>], database: &Uuid) -> Result<Option<Arc<Store>>> {
     let disk = disk_of(logs)?;
     match list_archives(disk.as_ref()) {

@@ -40,7 +40,8 @@ impl LogOrder {
     /// Reads a whole run.
     ///
     /// # Errors
-    /// [`Error::Corrupt`]; [`Error::Usage`] for a run with more than [`LOG_ORDER_BYTES`] of records; the disk's.
+    /// [`Error::Corrupt`]; [`Error::Usage`] for a run with more than [`LOG_ORDER_BYTES`] of records; errors of the
+    /// disk.
     pub fn read(run: &Arc<Run>) -> Result<LogOrder> {
         let (mut heads, mut bytes) = (Vec::new(), Vec::new());
         let mut cursor = run.cursor(&Scope::All);

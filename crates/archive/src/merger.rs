@@ -255,8 +255,8 @@ impl Merger {
     /// before that.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] for a damaged run; those of [`Publication::step`]; the disk's. The merge in progress is
-    /// discarded and its inputs stay. The next step begins another merge.
+    /// [`Error::Corrupt`] for a damaged run; those of [`Publication::step`]; errors of the disk. The merge in
+    /// progress is discarded and its inputs stay. The next step begins another merge.
     pub fn step(&mut self) -> Result<MergerStep> {
         let step = self.advance();
         if matches!(step, Err(_) | Ok(MergerStep::GivenUp(..))) {

@@ -136,7 +136,7 @@ impl Sorted {
     /// Begins to write the run.
     ///
     /// # Errors
-    /// The disk's.
+    /// Errors of the disk.
     pub fn write(
         self,
         target: RunTarget,
@@ -181,7 +181,7 @@ impl QuickRun {
     /// Encodes records until one write has been made or no record is left.
     ///
     /// # Errors
-    /// The disk's; [`Usage`](perdura_base::Error::Usage) for a page that the geometry does not have.
+    /// Errors of the disk; [`Usage`](perdura_base::Error::Usage) for a page that the geometry does not have.
     pub fn step(&mut self) -> Result<Progress<()>> {
         write_some(&mut self.sorted, &mut self.writer)
     }
@@ -210,7 +210,7 @@ impl QuickRun {
     /// Discards the run and removes its file.
     ///
     /// # Errors
-    /// The disk's.
+    /// Errors of the disk.
     pub fn abandon(self) -> Result<()> {
         self.writer.abandon()
     }

@@ -86,7 +86,7 @@ impl Run {
     /// Opens the run `id` of database `uuid` in folder `dir`.
     ///
     /// # Errors
-    /// [`Error::Corrupt`], [`Error::Version`]; [`Error::Foreign`] for a run of another database; the disk's.
+    /// [`Error::Corrupt`], [`Error::Version`]; [`Error::Foreign`] for a run of another database; errors of the disk.
     pub fn open(disk: &dyn Disk, dir: &str, id: RunId, uuid: &Uuid) -> Result<Run> {
         let file = disk.open(&id.path(dir), Access::Direct)?;
         let run = Run::read(file)?;
@@ -111,7 +111,7 @@ impl Run {
     /// Opens a file that holds a run.
     ///
     /// # Errors
-    /// [`Error::Corrupt`], [`Error::Version`]; the disk's.
+    /// [`Error::Corrupt`], [`Error::Version`]; errors of the disk.
     pub fn read(file: Arc<dyn File>) -> Result<Run> {
         let (path, len) = (file.path().to_owned(), file.len()?);
         if len < to_u64(SECTOR_BYTES) || !len.is_multiple_of(to_u64(SECTOR_BYTES)) {
@@ -218,7 +218,7 @@ impl Run {
     /// Reads every block and checks it: checksums, order, counts, pages, digests.
     ///
     /// # Errors
-    /// [`Error::Corrupt`]; the disk's.
+    /// [`Error::Corrupt`]; errors of the disk.
     pub fn verify(self: &Arc<Run>, region: &RegionDigest) -> Result<()> {
         let mut cursor = self.cursor(&Scope::All);
         let (mut records, mut updates) = (0u64, 0u64);

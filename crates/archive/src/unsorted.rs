@@ -226,7 +226,7 @@ impl Copied {
     /// Begins to write the copy into folder `dir`.
     ///
     /// # Errors
-    /// The disk's.
+    /// Errors of the disk.
     pub fn write(self, disk: Arc<dyn Disk>, dir: &str, generation: u32) -> Result<CopyTail> {
         let id = RunId {
             epochs: self.epochs,
@@ -260,7 +260,7 @@ impl CopyTail {
     /// Makes the next I/O. After [`Progress::Done`] the copy is durable under its name.
     ///
     /// # Errors
-    /// The disk's. Every step after a failed one returns [`Error::Stopped`].
+    /// Errors of the disk. Every step after a failed one returns [`Error::Stopped`].
     pub fn step(&mut self) -> Result<Progress<RunSummary>> {
         let Progress::Done((bytes, crc)) = self.ending.step()? else {
             return Ok(Progress::More);
@@ -305,7 +305,7 @@ pub struct CopiedRecord<'a> {
 /// Reads a copy and passes its records to `each`, in the order of the log.
 ///
 /// # Errors
-/// The disk's; [`Error::Corrupt`] for a file that differs from the output of [`Copying`]; [`Error::Version`].
+/// Errors of the disk; [`Error::Corrupt`] for a file that differs from the output of [`Copying`]; [`Error::Version`].
 pub fn read(
     disk: &dyn Disk,
     dir: &str,

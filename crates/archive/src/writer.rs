@@ -86,7 +86,7 @@ impl RunWriter {
     /// removed.
     ///
     /// # Errors
-    /// The disk's.
+    /// Errors of the disk.
     pub fn create(
         disk: Arc<dyn Disk>,
         dir: &str,
@@ -136,7 +136,7 @@ impl RunWriter {
     /// Adds a record. Makes at most one write.
     ///
     /// # Errors
-    /// [`Error::Usage`] for a page that the geometry does not have; the disk's.
+    /// [`Error::Usage`] for a page that the geometry does not have; errors of the disk.
     ///
     /// # Panics
     /// If the record is below the one before it in the order of runs, or has an epoch outside the run. Also if the
@@ -263,7 +263,7 @@ impl RunWriter {
     /// Discards the run and removes its file.
     ///
     /// # Errors
-    /// The disk's.
+    /// Errors of the disk.
     pub fn abandon(self) -> Result<()> {
         self.out.abandon()
     }

@@ -154,7 +154,7 @@ const WRITE_BYTES: usize = 2 * SECTOR_BYTES;
 /// measurement, because a container's profile may allow rings but not their file tables.
 ///
 /// # Errors
-/// An error if the settings require a ring and it does not work; the disk's.
+/// An error if the settings require a ring and it does not work; errors of the disk.
 pub(crate) fn choose(
     disk: &dyn Disk,
     log_io: LogIo,

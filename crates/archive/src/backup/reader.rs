@@ -38,7 +38,8 @@ impl Backup {
     /// Opens the backup `id` of database `uuid` in folder `dir`.
     ///
     /// # Errors
-    /// [`Error::Corrupt`], [`Error::Version`]; [`Error::Foreign`] for a backup of another database; the disk's.
+    /// [`Error::Corrupt`], [`Error::Version`]; [`Error::Foreign`] for a backup of another database; errors of the
+    /// disk.
     pub fn open(disk: &dyn Disk, dir: &str, id: BackupId, uuid: &Uuid) -> Result<Backup> {
         let file = disk.open(&id.path(dir), Access::Direct)?;
         let backup = Backup::read(file)?;
@@ -60,7 +61,7 @@ impl Backup {
     /// Opens a file that holds a backup.
     ///
     /// # Errors
-    /// [`Error::Corrupt`], [`Error::Version`]; the disk's.
+    /// [`Error::Corrupt`], [`Error::Version`]; errors of the disk.
     pub fn read(file: Arc<dyn File>) -> Result<Backup> {
         let (path, len) = (file.path().to_owned(), file.len()?);
         let least = to_u64(HEADER_BYTES + SECTOR_BYTES);
@@ -137,7 +138,7 @@ impl Backup {
     /// Reads the section of a partition.
     ///
     /// # Errors
-    /// [`Error::Corrupt`]; the disk's.
+    /// [`Error::Corrupt`]; errors of the disk.
     pub fn section(&self, partition: PartitionId) -> Result<Section> {
         let entry = &self.table[usize::from(partition.0)];
         let end = entry.end().expect("the table was checked");
@@ -167,7 +168,7 @@ impl Backup {
     /// section, and `entries` are their entries.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] for a page that does not match its entry; the disk's.
+    /// [`Error::Corrupt`] for a page that does not match its entry; errors of the disk.
     ///
     /// # Panics
     /// If the partition has fewer pages than that.

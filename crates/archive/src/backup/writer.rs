@@ -47,7 +47,7 @@ impl BackupWriter {
     /// left it.
     ///
     /// # Errors
-    /// The disk's.
+    /// Errors of the disk.
     pub fn create(disk: Arc<dyn Disk>, dir: &str, header: BackupHeader) -> Result<BackupWriter> {
         let mut out = Output::create(disk, dir, header.id.path(dir))?;
         out.pending = header.encode();
@@ -71,7 +71,7 @@ impl BackupWriter {
     /// Adds a page of the current partition. Makes at most one write.
     ///
     /// # Errors
-    /// The disk's.
+    /// Errors of the disk.
     ///
     /// # Panics
     /// If the page's index is not above that of the page before, or the page does not match its entry.
@@ -129,7 +129,7 @@ impl BackupWriter {
     /// Ends the backup. Writes the sections as they are encoded. The returned machine makes the last writes.
     ///
     /// # Errors
-    /// The disk's.
+    /// Errors of the disk.
     ///
     /// # Panics
     /// If a partition has not ended.
@@ -184,7 +184,7 @@ impl BackupWriter {
     /// Discards the backup and removes its file.
     ///
     /// # Errors
-    /// The disk's.
+    /// Errors of the disk.
     pub fn abandon(self) -> Result<()> {
         self.out.abandon()
     }
@@ -205,8 +205,8 @@ impl BackupTail {
     /// Makes the next I/O. After [`Progress::Done`] the backup is durable under its name.
     ///
     /// # Errors
-    /// The disk's; [`perdura_base::Error::Usage`] if a backup of that name exists. Every step after a failed one
-    /// returns [`perdura_base::Error::Stopped`].
+    /// Errors of the disk; [`perdura_base::Error::Usage`] if a backup of that name exists. Every step after a failed
+    /// one returns [`perdura_base::Error::Stopped`].
     pub fn step(&mut self) -> Result<Progress<BackupSummary>> {
         let Progress::Done((bytes, crc)) = self.ending.step()? else {
             return Ok(Progress::More);

@@ -93,8 +93,8 @@ impl Manifest {
     /// Reads and checks manifest `number` of database `uuid`. Returns the manifest and its checksum.
     ///
     /// # Errors
-    /// [`Error::Corrupt`]; [`Error::Version`] for a whole file of another version, [`Error::Foreign`] for another
-    /// database's.
+    /// [`Error::Corrupt`]; [`Error::Version`] for a whole file of another version, [`Error::Foreign`] for a file of
+    /// another database.
     pub fn decode(file: &str, bytes: &[u8], number: u64, uuid: &Uuid) -> Result<(Manifest, u32)> {
         let (manifest, crc) = Manifest::read(file, bytes)?;
         if manifest.uuid != *uuid {

@@ -207,8 +207,7 @@ impl Merge {
     ///
     /// # Errors
     /// [`Error::Usage`] for runs that are not neighbours or are of different databases, and for a moment to keep that
-    /// no input has; the disk's.
-    /// the runs do not have; the disk's.
+    /// no input has; errors of the disk. the runs do not have; errors of the disk.
     pub fn new(
         disk: Arc<dyn Disk>,
         dir: &str,
@@ -250,8 +249,8 @@ impl Merge {
     /// Continues until an I/O has been made. After [`Progress::Done`] the merged run is durable under its name.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if an input is damaged or the written records do not match the inputs; the disk's. A merge
-    /// cannot be used after an error. Its temporary file may be left.
+    /// [`Error::Corrupt`] if an input is damaged or the written records do not match the inputs; errors of the disk.
+    /// A merge cannot be used after an error. Its temporary file may be left.
     pub fn step(&mut self) -> Result<Progress<RunSummary>> {
         match std::mem::replace(&mut self.stage, Stage::Over) {
             Stage::Merge(mut working) => {

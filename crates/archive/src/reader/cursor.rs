@@ -96,7 +96,7 @@ impl RunCursor {
     /// block that turns out to have no page of the scope.
     ///
     /// # Errors
-    /// [`Error::Corrupt`]; the disk's. The cursor cannot be used after an error.
+    /// [`Error::Corrupt`]; errors of the disk. The cursor cannot be used after an error.
     #[inline]
     pub fn advance(&mut self) -> Result<bool> {
         loop {

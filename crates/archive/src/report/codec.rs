@@ -67,8 +67,8 @@ impl Report {
     /// Reads and checks the report `id` of database `uuid`.
     ///
     /// # Errors
-    /// [`Error::Corrupt`]; [`Error::Version`] for a whole file of another version, [`Error::Foreign`] for another
-    /// database's.
+    /// [`Error::Corrupt`]; [`Error::Version`] for a whole file of another version, [`Error::Foreign`] for a file of
+    /// another database.
     pub fn decode(file: &str, bytes: &[u8], id: ReportId, uuid: &Uuid) -> Result<Report> {
         let crc_at = bytes.len().saturating_sub(CRC_BYTES);
         let (mut r, _) = unseal(file, bytes, *MAGIC, crc_at, damage)?;

@@ -28,7 +28,7 @@ fn names(disk: &dyn Disk, dir: &str) -> Result<Vec<String>> {
 /// their times.
 ///
 /// # Errors
-/// The disk's.
+/// Errors of the disk.
 pub fn reports(disk: &dyn Disk, uuid: &Uuid) -> Result<Vec<ReportId>> {
     let names = names(disk, &dir_of(uuid))?;
     let mut found: Vec<ReportId> = names
@@ -42,7 +42,7 @@ pub fn reports(disk: &dyn Disk, uuid: &Uuid) -> Result<Vec<ReportId>> {
 /// Reads a report.
 ///
 /// # Errors
-/// Those of [`Report::decode`]; the disk's.
+/// Those of [`Report::decode`]; errors of the disk.
 pub fn read_report(disk: &dyn Disk, uuid: &Uuid, id: ReportId) -> Result<Report> {
     let path = format!("{}/{}", dir_of(uuid), id.name());
     let file = disk.open(&path, Access::Buffered)?;
@@ -59,7 +59,7 @@ pub fn read_report(disk: &dyn Disk, uuid: &Uuid, id: ReportId) -> Result<Report>
 /// Returns the newest report of a kind that can be read. `None`: no report can be read.
 ///
 /// # Errors
-/// The disk's.
+/// Errors of the disk.
 pub fn newest_report(disk: &dyn Disk, uuid: &Uuid, kind: ReportKind) -> Result<Option<Report>> {
     let mut ids = reports(disk, uuid)?;
     ids.retain(|id| id.kind == kind);

@@ -94,7 +94,7 @@ fn follow(disk: &dyn Disk, dir: &str, uuid: &Uuid, highest: u64) -> Result<Chain
 ///
 /// # Errors
 /// [`Corrupt`](perdura_base::Error::Corrupt) if a number is missing, a manifest is damaged, or its checksum differs
-/// from the one in its successor; the disk's.
+/// from the one in its successor; errors of the disk.
 pub(super) fn newest(disk: &dyn Disk, dir: &str, uuid: &Uuid) -> Result<Option<Chain>> {
     let mut found = numbers(disk, dir)?;
     loop {

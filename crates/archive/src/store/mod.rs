@@ -130,7 +130,7 @@ impl Store {
     /// read.
     ///
     /// # Errors
-    /// The disk's.
+    /// Errors of the disk.
     pub fn make_durable(&self) -> Result<()> {
         self.disk.sync_dir(&self.dir)
     }
@@ -138,8 +138,8 @@ impl Store {
     /// Reads the manifests that other writers have made since. Returns the newest.
     ///
     /// # Errors
-    /// [`Error::ArchiveTaken`] if another process has made a manifest in this store's role; [`Error::Corrupt`]; the
-    /// disk's.
+    /// [`Error::ArchiveTaken`] if another process has made a manifest in this store's role; [`Error::Corrupt`];
+    /// errors of the disk.
     pub fn refresh(&self) -> Result<Arc<Manifest>> {
         let known = self.manifest().number;
         if chain::numbers(self.disk.as_ref(), &self.dir)?.last() == Some(&known) {

@@ -76,7 +76,7 @@ pub(crate) fn folder(uuid: &Uuid) -> String {
 /// Lists the databases that have an archive on the disk.
 ///
 /// # Errors
-/// The disk's.
+/// Errors of the disk.
 pub fn list_archives(disk: &dyn Disk) -> Result<Vec<Uuid>> {
     let mut found = Vec::new();
     for name in disk.list("")? {
@@ -145,8 +145,8 @@ impl Store {
     /// Makes an archive for a database that has no archive on this disk.
     ///
     /// # Errors
-    /// [`Error::Usage`] if the database has an archive; [`Error::Locked`] if another process is making one; the
-    /// disk's.
+    /// [`Error::Usage`] if the database has an archive; [`Error::Locked`] if another process is making one; errors of
+    /// the disk.
     pub fn create(disk: Arc<dyn Disk>, creation: Creation) -> Result<Arc<Store>> {
         let dir = folder(&creation.uuid);
         for folder in [RUNS, BACKUPS] {
@@ -202,7 +202,7 @@ impl Store {
     /// needs only some objects, and checks those.
     ///
     /// # Errors
-    /// [`Error::Usage`] if the database has no archive; [`Error::Corrupt`], [`Error::Version`]; the disk's.
+    /// [`Error::Usage`] if the database has no archive; [`Error::Corrupt`], [`Error::Version`]; errors of the disk.
     pub fn read_only(disk: Arc<dyn Disk>, uuid: &Uuid) -> Result<Arc<Store>> {
         let chain = chain_of(disk.as_ref(), uuid)?;
         let (manifest, crc) = chain.newest().clone();
@@ -213,7 +213,7 @@ impl Store {
     /// that a crash has left. A database passes its images and its anchor in `own`.
     ///
     /// # Errors
-    /// The disk's; [`Error::Locked`] if another process has the role; [`Error::Usage`] if the database has no
+    /// Errors of the disk; [`Error::Locked`] if another process has the role; [`Error::Usage`] if the database has no
     /// archive. [`Error::Corrupt`] for a missing or damaged manifest or run, and for runs that leave a hole or
     /// overlap in part. In all these cases nothing was changed.
     pub fn open(
@@ -258,7 +258,8 @@ impl Store {
     /// Takes the right to merge. Removes the files that an earlier holder of it has left.
     ///
     /// # Errors
-    /// [`Error::Locked`] if another process has the right; [`Error::Corrupt`] as in [`open`](Self::open); the disk's.
+    /// [`Error::Locked`] if another process has the right; [`Error::Corrupt`] as in [`open`](Self::open); errors of
+    /// the disk.
     pub fn lease_merging(&self) -> Result<Lease> {
         self.lease("merging", Duty::Merging)
     }

@@ -70,8 +70,8 @@ impl Publication {
     /// Makes the next I/O, or reads a manifest that another writer has published.
     ///
     /// # Errors
-    /// [`Error::Usage`] if the archive does not, or no longer, permit the change; [`Error::ArchiveTaken`]; the
-    /// disk's. After an error the change is not made, with one exception: the disk failed between the manifest's
+    /// [`Error::Usage`] if the archive does not, or no longer, permit the change; [`Error::ArchiveTaken`]; errors of
+    /// the disk. After an error the change is not made, with one exception: the disk failed between the manifest's
     /// publication and the sync of the folder. Then only the next opening shows whether the change was made, and this
     /// store makes no more changes.
     pub fn step(&mut self) -> Result<Progress<Published>> {

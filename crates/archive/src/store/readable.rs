@@ -18,7 +18,7 @@ impl Store {
     ///
     /// # Errors
     /// [`Error::Corrupt`] for a run that is missing or damaged, and for runs that leave a hole or overlap in part;
-    /// the disk's.
+    /// errors of the disk.
     pub fn readable_runs(&self) -> Result<Vec<Arc<Run>>> {
         loop {
             let manifest = self.refresh()?;
@@ -56,7 +56,7 @@ impl Store {
     /// Returns the undamaged runs that continue the archive and that no manifest names.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] for runs that leave a hole or overlap in part; the disk's.
+    /// [`Error::Corrupt`] for runs that leave a hole or overlap in part; errors of the disk.
     pub fn unnamed_runs(&self, manifest: &Manifest) -> Result<Vec<RunId>> {
         let names = self.disk.list(&self.runs_dir())?;
         let plan = restart::judge_runs(manifest, &self.dir, &names)?;

@@ -41,7 +41,7 @@ impl Store {
     /// removed from the archive in the meantime.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if a manifest is damaged; the disk's while the manifests are read.
+    /// [`Error::Corrupt`] if a manifest is damaged; errors of the disk while the manifests are read.
     pub fn verify(&self, region: &RegionDigest) -> Result<Verified> {
         let manifest = self.refresh()?;
         chain::newest(self.disk.as_ref(), &self.dir, &self.uuid)?;
@@ -66,7 +66,7 @@ impl Store {
     /// Reads and checks one object.
     ///
     /// # Errors
-    /// [`Error::Corrupt`]; the disk's.
+    /// [`Error::Corrupt`]; errors of the disk.
     pub fn verify_object(&self, object: &Object, region: &RegionDigest) -> Result<()> {
         check_size(self, object)?;
         if let ObjectId::Run(id) = object.id {

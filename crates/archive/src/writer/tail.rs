@@ -35,8 +35,8 @@ impl Tail {
     /// Makes the next I/O. After [`Progress::Done`] the run is durable under its name.
     ///
     /// # Errors
-    /// The disk's; [`perdura_base::Error::Usage`] if a run of that name exists. Every step after a failed one returns
-    /// [`perdura_base::Error::Stopped`].
+    /// Errors of the disk; [`perdura_base::Error::Usage`] if a run of that name exists. Every step after a failed one
+    /// returns [`perdura_base::Error::Stopped`].
     pub fn step(&mut self) -> Result<Progress<RunSummary>> {
         let Progress::Done((bytes, crc)) = self.ending.step()? else {
             return Ok(Progress::More);

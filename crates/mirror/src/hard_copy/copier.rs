@@ -81,7 +81,7 @@ impl HardCopier {
     /// Locks the directory, and lists the files that earlier starts of the node have left there.
     ///
     /// # Errors
-    /// The disk's; an error of the lock if another node has locked the directory.
+    /// Errors of the disk; an error of the lock if another node has locked the directory.
     pub fn new(disk: Arc<dyn Disk>) -> Result<(HardCopier, Vec<Found>)> {
         // The lock file could be removed. So the directory itself is locked as well.
         let mut locks: Locks = vec![disk.lock(LOCK)?];
@@ -128,8 +128,8 @@ impl HardCopier {
     /// number of bytes that were copied. The node is locked for one piece at a time.
     ///
     /// # Errors
-    /// The disk's; [`Error::Displaced`] if the directory's path no longer leads to it. The machine must not be stepped
-    /// after an error.
+    /// Errors of the disk; [`Error::Displaced`] if the directory's path no longer leads to it. The machine must not
+    /// be stepped after an error.
     pub fn step(&mut self, node: &Mutex<Node>) -> Result<u64> {
         self.check_root()?;
         let (holdings, inc) = {

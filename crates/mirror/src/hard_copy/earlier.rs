@@ -53,7 +53,7 @@ impl Earlier {
 /// damage.
 ///
 /// # Errors
-/// The disk's.
+/// Errors of the disk.
 pub fn earlier(disk: &dyn Disk, found: &[Found]) -> Result<Vec<Earlier>> {
     let mut rings: BTreeMap<_, Vec<(FoundRing, &str)>> = BTreeMap::new();
     for found in found {

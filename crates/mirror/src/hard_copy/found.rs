@@ -62,7 +62,7 @@ impl FoundRing {
 /// adjacent.
 ///
 /// # Errors
-/// The disk's. Damage is not an error: the result describes it.
+/// Errors of the disk. Damage is not an error: the result describes it.
 pub fn list(disk: &dyn Disk) -> Result<Vec<Found>> {
     let names = disk.list("")?;
     let copies = names.into_iter().filter(|name| is_name(name));
@@ -74,7 +74,7 @@ pub fn list(disk: &dyn Disk) -> Result<Vec<Found>> {
 /// Reads a file of a hard copy. Returns its description, and the ring's bytes from `start` to `end`.
 ///
 /// # Errors
-/// The disk's. Damage is not an error: the result describes it.
+/// Errors of the disk. Damage is not an error: the result describes it.
 pub fn read_back(disk: &dyn Disk, name: &str) -> Result<(Found, Vec<u8>)> {
     let file = disk.open(name, Access::Buffered)?;
     let len = file.len()?;
