@@ -1,8 +1,7 @@
 //! The backlog of an archive: runs that wait on the log's disk while the archive is unavailable.
 //!
 //! It is a separate archive, in folder [`FOLDER`] of the disk of the log's first stream. It begins at or before the
-//! archive's end, and the log may be cut up to the backlog's end.
-//! A backlog without a run is ignored: it then does not say how far the log is archived.
+//! archive's end, and the log may be cut up to the backlog's end. A backlog without a run is ignored.
 
 use std::sync::Arc;
 

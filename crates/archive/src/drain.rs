@@ -41,7 +41,6 @@ pub enum DrainStep {
     Working,
     /// A run was written that follows the archive's last run and ends at these positions of the log's streams. The
     /// caller must add the run to the archive.
-    /// it.
     Run(RunSummary, Vec<Pos>),
 }
 
@@ -67,7 +66,6 @@ pub struct Drain {
 impl Drain {
     /// Begins to move the runs of `backlog` into `archive`. `wall_us` is the latest moment of the archive. No other
     /// process may add runs to the archive. The backlog may only grow at its end in the meantime.
-    /// process adds runs to the archive. The backlog may change in the meantime only by runs at its end.
     ///
     /// # Errors
     /// [`Error::ArchiveBehind`] if epochs are missing between the archive's end and the backlog's begin.

@@ -41,7 +41,7 @@ impl EpochRange {
 /// The identity of a run. The name of its file is made from it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RunId {
-    /// The epochs whose records it holds.
+    /// The epochs whose records the run holds.
     pub epochs: EpochRange,
     /// 0 for a run made from the log. For a merged run, one more than the highest level of its inputs.
     pub level: u8,

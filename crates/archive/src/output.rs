@@ -50,7 +50,6 @@ pub(crate) struct Output {
 impl Output {
     /// Begins the file that will be `path` in folder `dir`, which exists. If a crash left a file with the temporary
     /// name, that file is removed.
-    /// a crash has left.
     pub(crate) fn create(disk: Arc<dyn Disk>, dir: &str, path: String) -> Result<Output> {
         let temporary = format!("{path}{TEMPORARY}");
         let file = match disk.create(&temporary, Access::Direct) {

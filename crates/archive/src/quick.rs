@@ -171,7 +171,7 @@ impl InOrder for Sorted {
     }
 }
 
-/// A run that is being written: a machine of one I/O a step.
+/// A machine that writes a run, one I/O a step.
 pub struct QuickRun {
     sorted: Sorted,
     writer: RunWriter,
@@ -198,7 +198,7 @@ impl QuickRun {
         self.writer.finish(moments, ends)
     }
 
-    /// Takes all steps.
+    /// Takes all steps to the end.
     ///
     /// # Errors
     /// Those of [`step`](Self::step) and [`Tail::step`].

@@ -14,7 +14,7 @@ use perdura_page::layout::PAGE_BYTES;
 pub struct PageAt {
     /// The partition.
     pub partition: PartitionId,
-    /// The page's index among those of the partition.
+    /// The index of the page among the pages of the partition.
     pub local: u32,
 }
 
@@ -107,7 +107,7 @@ impl Updates {
 pub struct FragmentBytes<'a> {
     /// The number of fragments.
     pub count: u32,
-    /// The bytes of all of them.
+    /// The encoded bytes of all fragments.
     pub bytes: &'a [u8],
 }
 
@@ -183,7 +183,7 @@ impl<'a> RunRecord<'a> {
         (self.at, self.epochs.first, self.updates.first.0)
     }
 
-    /// Returns the number of its fragments.
+    /// Returns the number of the record's fragments.
     #[must_use]
     pub fn fragment_count(&self) -> u32 {
         self.count

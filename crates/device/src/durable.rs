@@ -13,7 +13,6 @@
 //! # Contract
 //! * A completion with `Ok` means that the whole range of *its* write is durable. It does not mean that earlier
 //!   writes of the same file are: they may still be in flight or fail.
-//!   earlier writes of the same file may still be in flight or fail.
 //! * A failed write may have changed any part of its range until its completion. A completed write changes nothing
 //!   afterwards.
 //! * Dropping a queue waits for the writes in flight.

@@ -56,7 +56,7 @@ pub struct FileDisk {
 }
 
 impl FileDisk {
-    /// Returns the disk below `root`, which is created with mode 0700 if it is missing.
+    /// Returns the disk below `root`. If the directory `root` does not exist, it is created with mode 0700.
     pub fn new(root: &Path) -> Result<FileDisk> {
         let disk = FileDisk::at(root);
         match disk.make_durable_dir(root) {

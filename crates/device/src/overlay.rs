@@ -12,7 +12,6 @@
 //! # Invariants
 //! * The overlay only opens, reads and lists files of the disk below. Nothing else may change that disk while the
 //!   overlay exists.
-//!   meantime.
 //! * After the end of a file, the rest of its last block is zeros.
 //! * A block keeps its position in the scratch file until the overlay is dropped.
 //!

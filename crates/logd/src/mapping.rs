@@ -73,13 +73,13 @@ impl Mapping {
     fn at(&self, at: usize, len: usize) -> *mut u8 {
         let fits = at.checked_add(len).is_some_and(|end| end <= self.len);
         assert!(fits, "{len} bytes at {at} of {}", self.len);
-        // SAFETY: it lies within the mapping.
+        // SAFETY: the address lies within the mapping.
         unsafe { self.begin.as_ptr().add(at) }
     }
 
     fn word(&self, at: usize) -> &AtomicU64 {
         assert!(at.is_multiple_of(8), "a word at {at}");
-        // SAFETY: it lies within the mapping, which begins at a page's begin, so it is aligned. The mapping outlives
+        // SAFETY: the word lies within the mapping, which begins at a page boundary, so it is aligned. The mapping outlives
         // the reference. Other accesses to words are atomic too, here and in the other process.
         unsafe { AtomicU64::from_ptr(self.at(at, 8).cast()) }
     }

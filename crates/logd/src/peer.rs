@@ -17,7 +17,7 @@ use crate::client::{Client, Ungreeted};
 use crate::net::TcpNet;
 use crate::threads;
 
-/// The time from one greeting to the next one.
+/// The time from one greeting to the next.
 const EVERY: Duration = Duration::from_secs(2);
 /// The longest time to wait for each frame of the peer.
 const PATIENCE: Duration = Duration::from_secs(2);

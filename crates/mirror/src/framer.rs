@@ -27,7 +27,6 @@ impl Framer {
 
     /// Returns space for `len` more bytes. The caller reads bytes into it and then calls [`filled`](Self::filled)
     /// with their number.
-    /// many have arrived.
     pub fn room(&mut self, len: usize) -> &mut [u8] {
         if self.at > 0 {
             self.buf.copy_within(self.at..self.end, 0);

@@ -24,7 +24,7 @@ pub struct Caller {
 pub struct Identity {
     /// The incarnation of the node.
     pub inc: NodeInc,
-    /// The machine on which it runs.
+    /// The machine on which the node runs.
     pub machine: Machine,
     /// The most bytes that one ring of the node can hold.
     pub ring_bytes: u64,

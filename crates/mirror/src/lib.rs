@@ -9,7 +9,6 @@
 //!
 //! The types of this crate are state machines. Their caller passes the network, the arbiter and the time to each
 //! step. In production the callers are threads with sockets, in the simulator a seeded loop.
-//! and sockets drive it in production, a seed in the simulator.
 //!
 //! # Source
 //! H. Wu et al., *A Database Redo Log System Based on Virtual Memory Disk*, sections 3.1, 3.2 and 4.1.

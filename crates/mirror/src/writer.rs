@@ -23,7 +23,6 @@
 //! # Invariants
 //! * In every view that may be in force, an acknowledged position is synced or held by all members of its stream's
 //!   mode.
-//!   force.
 //! * Bytes are acknowledged by nodes only while the anchor permits it durably.
 //! * First the view returns to Disk and then the anchor stops to permit nodes, both only when all shipped bytes are
 //!   synced.

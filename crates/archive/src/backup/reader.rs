@@ -123,7 +123,7 @@ impl Backup {
         self.len
     }
 
-    /// Returns the number of its pages.
+    /// Returns the number of pages in the backup.
     #[must_use]
     pub fn pages(&self) -> u64 {
         self.pages

@@ -15,7 +15,7 @@ use crate::name::{EpochRange, RunId};
 /// A change of the archive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Edit {
-    /// Only the writer changes: it has opened the archive.
+    /// Changes only the writer, which has opened the archive.
     Open,
     /// Replaces the list of the database's own images.
     Images(Images),
@@ -23,7 +23,7 @@ pub enum Edit {
     AddRun {
         /// The run.
         run: Object,
-        /// The end of its last epoch in each stream.
+        /// The end of the run's last epoch in each stream.
         ends: Vec<Pos>,
         /// The database's own images. `None`: the list does not change.
         images: Option<Images>,

@@ -129,7 +129,6 @@ impl Manifest {
 
     /// Returns whether the database began empty and the runs hold everything that it ever logged. Then a restore
     /// needs no backup.
-    /// needed.
     #[must_use]
     pub fn has_all(&self) -> bool {
         self.is_whole && self.begin == Epoch(1)

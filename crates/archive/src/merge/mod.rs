@@ -325,7 +325,6 @@ impl Merge {
 
     /// Returns the digest of the records of each partition and each side of the images. If no records are combined,
     /// the tag takes the place of the side.
-    /// if no records are combined.
     fn sides(&self, digests: &Digests) -> BTreeMap<(u64, PartitionId), u64> {
         let mut sums = BTreeMap::new();
         for (tag, partition, digest) in digests.sums() {

@@ -39,7 +39,6 @@ impl Images {
 
     /// Returns whether some image reflects the record of one tag and not the other. For the lower tag a, the higher
     /// tag b and the image's checkpoint epoch k this means a < k <= b.
-    /// higher tag b.
     #[must_use]
     pub fn part(&self, first: CkptEpoch, second: CkptEpoch) -> bool {
         let (low, high) = if armed(Flaw::TagsTakenForRising) {
@@ -57,7 +56,7 @@ impl Images {
 /// The moments and images that must stay apart when records are combined.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Keep {
-    /// The moments that can still be restored, ascending. The last epoch of the merged run always is a moment too. A
+    /// The moments that can still be restored, ascending. The last epoch of the merged run is always a moment as well. A
     /// retained image of the kind `Cut(e)` needs a moment at e.
     pub moments: Vec<Moment>,
     /// The images with which a restore can still begin.

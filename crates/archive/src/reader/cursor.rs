@@ -177,7 +177,6 @@ impl RunCursor {
     }
 
     /// Returns the page of the block's record that was decoded last. If none was, returns the block's first page.
-    /// page.
     #[inline]
     fn page_before(&self, head: &BlockHead) -> PageAt {
         if self.next == 0 {

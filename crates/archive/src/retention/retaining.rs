@@ -120,7 +120,7 @@ impl Retaining {
         Ok(Progress::More)
     }
 
-    /// Takes all steps.
+    /// Takes all steps to the end.
     ///
     /// # Errors
     /// Those of [`step`](Self::step).

@@ -1,4 +1,4 @@
-//! The header of a run: its identity and its database.
+//! The header of a run: the identity of the run and of its database.
 
 use perdura_base::checksum::crc32c;
 use perdura_base::cursor::{Reader, Writer};

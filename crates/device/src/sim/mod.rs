@@ -130,7 +130,6 @@ impl SimDisk {
 
     /// Returns the number of pending operations: writes, resizes and changes of names that are not durable, and
     /// writes in flight.
-    /// flight.
     #[must_use]
     pub fn pending_ops(&self) -> usize {
         let state = self.state.lock();
