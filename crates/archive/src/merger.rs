@@ -251,8 +251,8 @@ impl Merger {
         &self.store
     }
 
-    /// Makes one I/O. A step that opens a run makes more: it reads the run's header, and its footer and the parts
-    /// before that.
+    /// Makes one I/O. A step that opens a run makes more: it reads the run's header, its footer, and the
+    /// parts between the blocks and the footer.
     ///
     /// # Errors
     /// [`Error::Corrupt`] for a damaged run; those of [`Publication::step`]; errors of the disk. The merge in

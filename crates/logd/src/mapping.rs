@@ -79,8 +79,8 @@ impl Mapping {
 
     fn word(&self, at: usize) -> &AtomicU64 {
         assert!(at.is_multiple_of(8), "a word at {at}");
-        // SAFETY: the word lies within the mapping, which begins at a page boundary, so it is aligned. The mapping outlives
-        // the reference. Other accesses to words are atomic too, here and in the other process.
+        // SAFETY: the word lies within the mapping, which begins at a page boundary, so it is aligned. The mapping
+        // outlives the reference. Other accesses to words are atomic too, here and in the other process.
         unsafe { AtomicU64::from_ptr(self.at(at, 8).cast()) }
     }
 }

@@ -84,8 +84,8 @@ pub(crate) struct Link {
     pub is_counted: bool,
     /// The number of requests that the node has not answered.
     awaited: u32,
-    /// The time since which the link has waited for the node or, if it does not wait, of the node's last answer,
-    /// nanoseconds.
+    /// While a request is unanswered, the time since which the link has waited. Otherwise the time of the node's last
+    /// answer. Nanoseconds.
     since_ns: u64,
     /// The time of the last check of the connection, nanoseconds.
     looked_ns: u64,

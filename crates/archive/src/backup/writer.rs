@@ -98,7 +98,7 @@ impl BackupWriter {
     /// Ends the current partition.
     ///
     /// # Panics
-    /// If all partitions have ended; if a consistent image has no sequence number, or an inconsistent one has it.
+    /// If all partitions have ended; if a consistent image has no sequence number, or an inconsistent image has one.
     pub fn end_partition(&mut self, pseq: Option<u64>, sidecar: Vec<u8>) {
         assert!(
             self.partition().0 < self.header.chunks.partitions,

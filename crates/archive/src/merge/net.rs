@@ -56,8 +56,8 @@ impl Images {
 /// The moments and images that must stay apart when records are combined.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Keep {
-    /// The moments that can still be restored, ascending. The last epoch of the merged run is always a moment as well. A
-    /// retained image of the kind `Cut(e)` needs a moment at e.
+    /// The moments that can still be restored, ascending. The last epoch of the merged run is always a moment as well.
+    /// A retained image of the kind `Cut(e)` needs a moment at e.
     pub moments: Vec<Moment>,
     /// The images with which a restore can still begin.
     pub images: Images,
