@@ -79,8 +79,8 @@ impl Quick {
     /// Adds a record from a block of epoch `epoch`.
     ///
     /// # Errors
-    /// [`Usage`](perdura_base::Error::Usage) for an epoch before the run's first one, or more than a run's most
-    /// epochs after it. In the second case the caller has ignored [`is_full`](Self::is_full).
+    /// [`Usage`](perdura_base::Error::Usage) for an epoch before the run's first one, or 2^24 or more after it.
+    /// In the second case the caller has ignored [`is_full`](Self::is_full).
     ///
     /// # Panics
     /// If the records of one epoch take 32 GiB.

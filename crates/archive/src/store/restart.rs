@@ -3,8 +3,8 @@
 //! A crash leaves temporary files, files that no manifest names yet, and files that no manifest names any more. The
 //! newest manifest decides: the files that it names are the archive. An undamaged run that continues it was published
 //! just before the crash. It is adopted, so that the log need not be read again. Every other file that the manifest
-//! does not name is removed, because its contents are still in the log or in the inputs of the merge. Anything else
-//! is damage, and then the opening changes nothing.
+//! does not name is removed, because its contents are still in the log or in the inputs of the merge. If the
+//! folder is in a state that no crash leaves, that is damage, and the opening changes nothing.
 //!
 //! | file | treatment |
 //! |---|---|
