@@ -1,11 +1,12 @@
-//! The cost of archiving. A log is read, and its page records are selected, sorted, digested, encoded and written as
-//! runs, on one core.
+//! Measures the cost of archiving: reading a log, and selecting, sorting, digesting, encoding and writing its page
+//! records as runs. One core does all of it.
 //!
 //!     cargo run --release -p perdura-archive --example archiving [records] [pages] [bytes]
 //!
-//! The log has `records` records of `bytes` bytes in one fragment each, on `pages` uniformly random pages of 256
-//! partitions, two in a transaction, 500 transactions in an epoch. Both disks are memory. Making the log is not counted. First
-//! the rows of `perdura_archive::generation`, then the product's with each codec.
+//! The log has `records` records. Each has one fragment of `bytes` bytes and changes one of `pages` uniformly random
+//! pages of 256 partitions. A transaction has two records, an epoch 500 transactions. Both disks are in memory.
+//! Making the log is not counted. The rows of `perdura_archive::generation` are measured first, then the default row
+//! with each codec.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -21,7 +22,7 @@ use perdura_wal::{EpochEnds, EpochSource, SourceStep};
 #[path = "../tests/archive/log.rs"]
 mod log;
 
-/// Groups in an epoch.
+/// The number of groups in an epoch.
 const GROUPS: usize = 500;
 const CHUNKS: Chunks = Chunks {
     partitions: 256,

@@ -1,9 +1,10 @@
-//! The cost of run generation. Records of the log are collected, sorted, digested, encoded and written, on one core.
+//! Measures the cost of run generation: collecting, sorting, digesting, encoding and writing records. One core does
+//! all of it.
 //!
 //!     cargo run --release -p perdura-archive --example generation [records] [pages] [bytes]
 //!
-//! `records` records of `bytes` bytes in one fragment each, on `pages` uniformly random pages of 256 partitions, in
-//! workspaces of 16 MiB. The disk is memory. The time for making the records is not counted.
+//! There are `records` records. Each has one fragment of `bytes` bytes and changes one of `pages` uniformly random
+//! pages of 256 partitions. Workspaces have 16 MiB. The disk is in memory. Making the records is not counted.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,9 +17,9 @@ use perdura_page::diff::FragmentWriter;
 use perdura_page::record::{RecordHead, encode_group_head, encode_record_head};
 use perdura_page::{Chunks, RegionDigest, for_each_record};
 
-/// Records in a group.
+/// The number of records in a group.
 const GROUP: usize = 2;
-/// Groups in an epoch.
+/// The number of groups in an epoch.
 const GROUPS: usize = 500;
 
 fn main() -> Result<()> {
@@ -90,7 +91,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// Returns a group of records as the log has it.
+/// Returns a group of records, encoded as in the log.
 fn group(rng: &mut fastrand::Rng, pages: u32, bytes: usize) -> Vec<u8> {
     let mut payload = Vec::new();
     encode_group_head(&mut payload, CkptEpoch(9), GROUP);

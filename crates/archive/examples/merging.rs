@@ -1,10 +1,11 @@
-//! The cost and the saving of merging. The updates of rows become runs, which are read side by side, merged, and merged
-//! with their records combined. On one core; the disk is memory.
+//! Measures the cost and the saving of merging. Updates of rows become runs. The runs are read side by side, merged,
+//! and merged with their records combined. One core does all of it; the disk is in memory.
 //!
 //!     cargo run --release -p perdura-archive --example merging [updates] [rows] [bytes] [runs]
 //!
-//! `updates` updates of `bytes` bytes each, of `rows` rows, a hundred in a page of 256 partitions: uniform and by Zipf's law
-//! with 0.99. They make `runs` runs of level 0.
+//! There are `updates` updates of `bytes` bytes each. They change `rows` rows, a hundred in a page, in 256
+//! partitions. The rows are drawn uniformly, and then by Zipf's law with parameter 0.99. The updates make `runs` runs
+//! of level 0.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -33,7 +34,7 @@ const UPDATES_PER_EPOCH: usize = 1000;
 struct Rows {
     rng: fastrand::Rng,
     rows: u64,
-    /// The sums of the first weights by Zipf's law.
+    /// The sums of the first weights by Zipf's law, one for each row.
     sums: Vec<f64>,
 }
 
@@ -61,7 +62,7 @@ impl Rows {
         };
         let drawn = self.rng.f64() * all;
         let rank = self.sums.partition_point(|sum| *sum < drawn);
-        // Rows that are updated often are anywhere in the table.
+        // Scatter the rows that are updated often over the table.
         mix64(to_u64(rank) + 1) % self.rows
     }
 }
@@ -134,7 +135,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// Makes runs of level 0 of random updates.
+/// Makes runs of level 0 from random updates.
 fn generate(
     disk: &Arc<dyn Disk>,
     rows: &mut Rows,
@@ -153,7 +154,7 @@ fn generate(
             let page = row / ROWS_PER_PAGE;
             let useq = &mut useqs[to_usize(page)];
             *useq = useq.wrapping_add(1);
-            // Values of few kinds of bytes: digits.
+            // Values with few different bytes, like digits.
             let xor: Vec<u8> = (0..bytes).map(|_| rows.rng.u8(1..16)).collect();
             let offset = 128 + (row % ROWS_PER_PAGE) * ROW_BYTES;
             let id = PageId(u32::try_from(page).expect("32 bits"));
@@ -178,7 +179,7 @@ fn generate(
     Ok(made)
 }
 
-/// Fills `payload` with the group of one update as the log has it.
+/// Fills `payload` with the group of one update, encoded as in the log.
 fn update(payload: &mut Vec<u8>, page: PageId, useq: u32, offset: usize, xor: &[u8]) {
     payload.clear();
     encode_group_head(payload, CkptEpoch(9), 1);

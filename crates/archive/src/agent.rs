@@ -1,10 +1,10 @@
 //! The archive agent. It works on an archive from outside the database, in another process. It knows of the database
 //! only the contents of manifests.
 //!
-//! It has the role of an agent, which one process has at a time, and the right to merge. Opening the archive is one
-//! step. After an error the next step opens it again, and removes the files that the failure has left. An agent may be
-//! killed at any moment and loses only its present work: the inputs of a merge exist until the manifest without them is
-//! durable.
+//! The agent holds two locks: the role of an agent, which only one process can have at a time, and the right to
+//! merge. Opening the archive is one step. After an error the next step opens the archive again and removes the files
+//! that the failed step left. An agent may be killed at any moment. Only its unfinished merge or removal is lost: the
+//! inputs of a merge are removed after a manifest without them is durable.
 //!
 //! # Source
 //! "Single-pass restore after a media failure", 3.3: a daemon merges runs beside the database.
@@ -38,7 +38,8 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// Returns an agent for the archive of a database on a disk. `life` is a random number that differs for each agent.
+    /// Returns an agent for the archive of database `uuid` on `disk`. `life` is a random number that differs for each
+    /// agent.
     #[must_use]
     pub fn new(
         disk: Arc<dyn Disk>,
@@ -59,7 +60,7 @@ impl Agent {
         }
     }
 
-    /// Returns the archive. `None`: it is not open.
+    /// Returns the archive. `None`: the archive is not open.
     #[must_use]
     pub fn store(&self) -> Option<&Arc<Store>> {
         self.upkeep.as_ref().map(Upkeep::store)
@@ -68,9 +69,10 @@ impl Agent {
     /// Takes one step: opens the archive, or makes one I/O. `now_us` is the wall clock, microseconds since 1970.
     ///
     /// # Errors
-    /// [`Error::Locked`](perdura_base::Error::Locked) if another agent works, or another process merges.
-    /// [`Error::ArchiveTaken`](perdura_base::Error::ArchiveTaken) if another agent has come, which ends this one. Else
-    /// those of [`Store::open`] and [`Upkeep::step`]; the next step opens the archive again.
+    /// [`Error::Locked`](perdura_base::Error::Locked) if another agent is running, or another process merges.
+    /// [`Error::ArchiveTaken`](perdura_base::Error::ArchiveTaken) if a newer agent has opened the archive; this agent
+    /// must stop. Otherwise the errors of [`Store::open`] and [`Upkeep::step`], after which the next step opens the
+    /// archive again.
     pub fn step(&mut self, now_us: u64) -> Result<UpkeepStep> {
         let Some(mut upkeep) = self.upkeep.take() else {
             self.upkeep = Some(self.open()?);

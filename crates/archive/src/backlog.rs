@@ -1,7 +1,7 @@
-//! The backlog of an archive: the place where runs wait on the log's disk while the archive is away.
+//! The backlog of an archive: runs that wait on the log's disk while the archive is unavailable.
 //!
-//! It is a separate archive, in folder [`FOLDER`] of the disk of the log's first stream. It begins at the archive's end
-//! or before, and the log may be cut behind its end. Without a run it says nothing.
+//! It is a separate archive, in folder [`FOLDER`] of the disk of the log's first stream. It begins at or before the
+//! archive's end, and the log may be cut up to the backlog's end. A backlog without a run is ignored.
 
 use std::sync::Arc;
 
@@ -14,22 +14,22 @@ use crate::store::{Store, list_archives};
 /// The name of the folder.
 pub const FOLDER: &str = "backlog";
 
-/// Returns the disk of the backlog of a database whose log is on these disks, by streams.
+/// Returns the disk of a database's backlog. `logs` are the disks of the log, in the order of its streams.
 ///
 /// # Errors
-/// None, because the name is valid.
+/// The function cannot fail, because the name is valid.
 ///
 /// # Panics
-/// Without a stream.
+/// If `logs` is empty.
 pub fn disk_of(logs: &[Arc<dyn Disk>]) -> Result<Arc<dyn Disk>> {
     assert!(!logs.is_empty(), "a log has a stream");
     Ok(Arc::new(Folder::new(Arc::clone(&logs[0]), FOLDER)?))
 }
 
-/// Opens the backlog of a database for reading. It may have no run. `None`: the database has no backlog.
+/// Opens the backlog of a database for reading. The backlog may have no run. `None`: the database has no backlog.
 ///
 /// # Errors
-/// The disk's; [`Error::Corrupt`](perdura_base::Error::Corrupt) for a manifest that is missing or damaged.
+/// Errors of the disk; [`Error::Corrupt`](perdura_base::Error::Corrupt) for a manifest that is missing or damaged.
 pub fn find(logs: &[Arc<dyn Disk>], database: &Uuid) -> Result<Option<Arc<Store>>> {
     let disk = disk_of(logs)?;
     match list_archives(disk.as_ref()) {
@@ -44,7 +44,7 @@ pub fn find(logs: &[Arc<dyn Disk>], database: &Uuid) -> Result<Option<Arc<Store>
     }
 }
 
-/// Returns the size of the waiting runs, bytes.
+/// Returns the size of the runs in the backlog, bytes.
 #[must_use]
 pub fn waiting_bytes(backlog: &Manifest) -> u64 {
     let runs = backlog.objects.iter().filter(|o| o.id.run().is_some());

@@ -1,21 +1,21 @@
-//! The draining of a backlog into the archive: its runs are written into the archive, one after the other, each once.
+//! The draining of a backlog: its runs are written into the archive, oldest first, each once.
 //!
 //! ```text
 //!  oldest run of the backlog ──► a run of level 0 that follows the archive's ── manifest of the archive ──► no run of the backlog any more
 //!                    (epochs that the archive has are left out)
 //! ```
 //!
-//! The backlog is a separate archive in another place. Its runs could not be written into the archive while that was
-//! away. It begins at the archive's end as known at that time. The archive may hold more: a manifest or a run may have
-//! become durable although the disk reported a failure. So a run is not copied as it is, but written again without the
+//! The backlog is a separate archive on another disk. It takes the runs while the archive is unavailable. It begins
+//! at the end that the archive was then known to have. The archive may hold more: a manifest or a run may have become
+//! durable although the disk reported a failure. So a run is not copied unchanged but written again without the
 //! epochs that the archive has. The omitted and the written records together must have the digests of the run.
 //!
-//! A machine of one I/O a step, but for the step that opens a run. It makes runs. The caller adds each to the archive,
-//! and reports it with [`Drain::added`].
+//! The drain makes one I/O in each step, except the step that opens a run. It only writes the runs. The caller adds
+//! each to the archive, and then calls [`Drain::added`].
 //!
 //! # Invariants
-//! * A run leaves the backlog only when a durable manifest of the archive has its epochs.
-//! * The runs of the backlog keep each epoch, so each of their moments is one of the archive's.
+//! * A run is removed from the backlog only when a durable manifest of the archive covers its epochs.
+//! * Records of a backlog are never combined. So every moment of its runs becomes a moment of the archive.
 
 use std::sync::Arc;
 
@@ -37,19 +37,19 @@ use crate::writer::RunSummary;
 pub enum DrainStep {
     /// The backlog has no run that the archive lacks.
     Empty,
-    /// It made an I/O.
+    /// The drain made an I/O.
     Working,
-    /// A run exists that follows the archive's, and ends at these positions of the log's streams. The caller is to add
-    /// it.
+    /// A run was written that follows the archive's last run and ends at these positions of the log's streams. The
+    /// caller must add the run to the archive.
     Run(RunSummary, Vec<Pos>),
 }
 
 enum Stage {
     Idle,
     Write(Box<Merge>, Arc<Run>),
-    /// The run exists, and its caller adds it.
+    /// A run was written, and the caller is adding it.
     Adding,
-    /// The runs whose epochs the archive has are removed.
+    /// The drain removes the backlog's runs whose epochs the archive has.
     Forget(Box<Publication>),
 }
 
@@ -64,8 +64,8 @@ pub struct Drain {
 }
 
 impl Drain {
-    /// Begins to move runs from one store into the other. `wall_us` is the latest moment of the archive. No other
-    /// process adds runs to the archive. The backlog may change in the meantime only by runs at its end.
+    /// Begins to move the runs of `backlog` into `archive`. `wall_us` is the latest moment of the archive. No other
+    /// process may add runs to the archive. The backlog may only grow at its end in the meantime.
     ///
     /// # Errors
     /// [`Error::ArchiveBehind`] if epochs are missing between the archive's end and the backlog's begin.
@@ -98,8 +98,8 @@ impl Drain {
     /// Makes one I/O.
     ///
     /// # Errors
-    /// Those of [`Merge::step`] and [`Publication::step`]. The drain is then over. Another drain begins at the
-    /// archive's end of that time.
+    /// Those of [`Merge::step`] and [`Publication::step`]. This drain cannot be used after an error. A new drain
+    /// begins where the archive ends at that time.
     pub fn step(&mut self) -> Result<DrainStep> {
         match std::mem::replace(&mut self.stage, Stage::Adding) {
             Stage::Idle => {
@@ -139,7 +139,7 @@ impl Drain {
         Ok(DrainStep::Working)
     }
 
-    /// Continues behind a run that was added: a durable manifest of the archive names it.
+    /// The caller reports that a durable manifest of the archive names the run. The drain continues after that run.
     pub fn added(&mut self) {
         assert!(
             matches!(self.stage, Stage::Adding),

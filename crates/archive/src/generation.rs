@@ -1,4 +1,4 @@
-//! The ways in which records of the log become files of the archive: one row each.
+//! The algorithms that make files of the archive from records of the log. Each is a row of this table:
 //!
 //! | row | player | writes |
 //! |---|---|---|
@@ -6,7 +6,8 @@
 //! | `selection` | [`Selecting`]: a selection tree, which continues to read while it writes | runs |
 //! | `unsorted` | [`Copying`]: no order but the log's | [unsorted copies](crate::unsorted), which restore nothing |
 //!
-//! The first is the product's. The paper proposes the second, and measures both kinds of runs against the third.
+//! A database uses `quick` by default. The paper proposes `selection`. `unsorted` is the baseline to which the paper
+//! compares sorted runs.
 
 use perdura_base::{Epoch, Result};
 use perdura_page::PageRecord;
@@ -23,12 +24,12 @@ use crate::writer::{Progress, RunTarget, RunWriter};
 /// A row of the table above.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Generation {
-    /// A sort per workspace.
+    /// Sorts each full workspace.
     #[default]
     Quick,
     /// Replacement selection.
     Selection,
-    /// Traditional archiving, to be measured. Its files restore nothing.
+    /// Traditional archiving, for measurements. No restore can use its files.
     Unsorted,
 }
 
@@ -50,13 +51,13 @@ impl Generation {
         }
     }
 
-    /// Returns the row with a name.
+    /// Returns the row of this name. `None`: no row has it.
     #[must_use]
     pub fn named(name: &str) -> Option<Generation> {
         Generation::ALL.into_iter().find(|row| row.name() == name)
     }
 
-    /// Returns whether it makes runs, from which a database can be restored.
+    /// Returns whether the row makes runs, from which a database can be restored.
     #[must_use]
     pub fn makes_runs(self) -> bool {
         match self {
@@ -66,7 +67,7 @@ impl Generation {
     }
 }
 
-/// The collector of the records of a run. It also lays those of the run before out in their order.
+/// A collector of the records of a run. It also puts the records of the run before in order.
 pub(crate) enum Player {
     Quick {
         collecting: Quick,
@@ -114,7 +115,7 @@ impl Player {
         }
     }
 
-    /// Adds a record of a block of this epoch.
+    /// Adds a record from a block of epoch `epoch`.
     #[inline]
     pub fn add(&mut self, epoch: Epoch, record: &PageRecord<'_>) -> Result<()> {
         match self {
@@ -124,7 +125,7 @@ impl Player {
         }
     }
 
-    /// Returns whether the run that is being collected should end with the epoch that is being read.
+    /// Returns whether the run should end with the epoch that is being read.
     pub fn is_full(&self) -> bool {
         match self {
             Player::Quick { collecting, .. } => collecting.is_full(),
@@ -133,7 +134,7 @@ impl Player {
         }
     }
 
-    /// Returns whether the log is to be read while a run is written.
+    /// Returns whether the log can be read while a run is written.
     pub fn reads_along(&self) -> bool {
         match self {
             Player::Selection(selecting) => !selecting.is_full(),
@@ -141,7 +142,8 @@ impl Player {
         }
     }
 
-    /// Ends the run that is being collected before epoch `end`, where the next one begins. The one before has been written.
+    /// Ends the run that is being collected just before epoch `end`, with which the next run begins. The run before
+    /// it must have been written.
     pub fn cut(&mut self, end: Epoch, options: &ArchiverOptions) -> Result<EpochRange> {
         match self {
             Player::Quick { collecting, cut } => {
@@ -162,7 +164,7 @@ impl Player {
         }
     }
 
-    /// Begins to write the run that was cut.
+    /// Begins to write the run that was just cut.
     pub fn create(
         &mut self,
         target: &RunTarget,

@@ -1,10 +1,11 @@
-//! A run's records in the order of the log, as they were before the run was sorted.
+//! The records of a run in the order of the log, as before the run was sorted.
 //!
-//! Only the traditional restore wants this order (`perdura_restore`), as the baseline for measuring the sorted one. The
-//! records are read, and then sorted by epoch in memory. A run does not say in which order the records of one epoch
-//! were logged. They commute, so any order is right for their pages. But it matters for a buffer of pages: in the order
-//! of their pages, each epoch's records would be a sweep over the database. A tiny buffer gains by that, and a larger
-//! one loses. So they are scattered, as commits of independent transactions are.
+//! Only the traditional restore needs this order (`perdura_restore`), as the baseline for measuring the sorted one.
+//! It reads the records into memory and sorts them by epoch. A run does not record in which order the records of one
+//! epoch were logged. They commute, so any order gives the right pages. But the order matters to a buffer of pages.
+//! If each epoch's records were in the order of their pages, the restore would sweep over the database once an epoch.
+//! That helps a tiny buffer and hurts a larger one. So the records of an epoch are scattered, like the commits of
+//! independent transactions.
 
 use std::sync::Arc;
 
@@ -15,10 +16,10 @@ use perdura_base::{CkptEpoch, Error, Result};
 use crate::reader::{Run, Scope};
 use crate::record::{EpochSpan, FragmentBytes, PageAt, RunRecord, Updates};
 
-/// The most bytes of a run's records that can be put in order.
+/// The most bytes of records that a run may have to be put in order.
 pub const LOG_ORDER_BYTES: usize = 1024 * 1024 * 1024;
 
-/// A record, and the place of its fragments.
+/// A record, and the position of its fragments in `bytes`.
 struct Head {
     at: PageAt,
     epochs: EpochSpan,
@@ -36,10 +37,11 @@ pub struct LogOrder {
 }
 
 impl LogOrder {
-    /// Reads a run whole.
+    /// Reads a whole run.
     ///
     /// # Errors
-    /// [`Error::Corrupt`]; [`Error::Usage`] for a run with more than [`LOG_ORDER_BYTES`] of records; the disk's.
+    /// [`Error::Corrupt`]; [`Error::Usage`] for a run with more than [`LOG_ORDER_BYTES`] of records; errors of the
+    /// disk.
     pub fn read(run: &Arc<Run>) -> Result<LogOrder> {
         let (mut heads, mut bytes) = (Vec::new(), Vec::new());
         let mut cursor = run.cursor(&Scope::All);
@@ -68,8 +70,8 @@ impl LogOrder {
         Ok(LogOrder { heads, bytes })
     }
 
-    /// Puts the records in the order of their epochs. The records of one epoch get a scattered order that is equal each
-    /// time. A net record comes with its first epoch.
+    /// Puts the records in the order of their epochs. The records of one epoch get a scattered order, the same at
+    /// every call. A net record is sorted by its first epoch.
     pub fn sort(&mut self) {
         self.heads.sort_by_cached_key(|head| {
             let page = u64::from(head.at.partition.0) << 32 | u64::from(head.at.local);

@@ -1,21 +1,22 @@
-//! The merge daemon: the choice of the runs to merge, and the removal of their files. One I/O a step.
+//! The merge daemon: it chooses runs, merges them and publishes the merged run, one I/O a step.
 //!
 //! # The rule
-//! A *tier* is a level. As soon as a tier has [`fan_in`](MergerOptions::fan_in) neighbouring runs, the oldest of them
-//! become one run of the next tier; lower tiers come first. Runs of one tier were made of equally many runs of level 0,
-//! so they are of about one size, and a record is written once a tier. The tiers descend from the oldest run to the
-//! newest. So the archive has fewer than `fan_in` runs a tier, and as many tiers as the logarithm of its runs of level
-//! 0.
+//! A *tier* is a level. As soon as a tier has [`fan_in`](MergerOptions::fan_in) neighbouring runs, the oldest
+//! `fan_in` of them become one run of the next tier. Lower tiers come first. All runs of a tier were made from about
+//! the same number of runs of level 0, so they have about the same size. A record is written once for each tier. The
+//! tiers descend from the oldest run to the newest. So each tier has fewer than `fan_in` runs, and the number of
+//! tiers is the logarithm to base `fan_in` of the number of runs of level 0.
 //!
-//! A merged file has at most [`bytes_max`](MergerOptions::bytes_max) bytes: of the runs that would make a longer one,
-//! only the first are merged. It also lists at most 1,000 moments. If more are promised in the runs, only the first
-//! runs are merged, or none before they are older. Runs stay as they are if two of them are too large together; only
-//! their number has no bound.
+//! A merged file has at most [`bytes_max`](MergerOptions::bytes_max) bytes: if the chosen runs together are longer,
+//! only the first of them are merged. A merged run also lists at most 1,000 moments. If more are promised in the
+//! chosen runs, only the first are merged, or none until they are older. If two neighbours together are too long,
+//! they are not merged. So the bounds limit the size of a run, not the number of runs.
 //!
 //! # Net change
-//! Runs of level 0 keep each record. In merged ones the records of a page are combined, if the policy names the moments
-//! to keep (see [`retention`](crate::retention)). The images that part them are those of the manifest with which the
-//! merge begins. An image that begins later has a number above every tag in the inputs.
+//! Runs of level 0 keep each record. A merge combines the records of a page if the policy names the moments to keep
+//! (see [`retention`](crate::retention)). It does not combine records that an image separates. The images are those
+//! of the manifest with which the merge begins. An image that begins later has a checkpoint epoch above every tag in
+//! the inputs.
 //!
 //! # Source
 //! "Single-pass restore after a media failure", 3.3: asynchronous merging by a daemon.
@@ -38,37 +39,37 @@ use crate::run::{Codec, MOMENTS_MAX, Moment};
 use crate::store::{Lease, Publication, Published, Store};
 use crate::writer::{Progress, RunSummary};
 
-/// The moments that a merged run keeps, of those that its inputs list.
+/// The moments that a merged run keeps, chosen from those that its inputs list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
     /// No records are combined, and each epoch stays a moment.
     Each,
-    /// Like [`Each`](Verdict::Each), but the run lists these moments, because a later merge is to keep them.
+    /// Like [`Each`](Verdict::Each), but the run lists these moments, because a later merge must keep them.
     Listing(Vec<Moment>),
-    /// Records are combined, and these stay moments.
+    /// Records are combined, and only these epochs stay moments.
     Only(Vec<Moment>),
 }
 
-/// A function that names the moments that a merged run keeps, of those listed by its inputs.
+/// A function that chooses the moments that a merged run keeps from those that its inputs list.
 pub type Policy = Arc<dyn Fn(RunId, &[Moment]) -> Verdict + Send + Sync>;
 
-/// The number of idle steps after which runs that could not be merged are looked at again.
+/// A run that could not be merged is tried again after this number of idle steps.
 const WAITS_IDLE: u32 = 64;
-/// The most runs that are merged at once.
+/// The most runs that are merged into one.
 const INPUTS_MAX: usize = 256;
 
 /// The options of a merger.
 #[derive(Clone)]
 pub struct MergerOptions {
-    /// The number of runs that become one, at least 2.
+    /// The number of runs that become one; at least 2.
     pub fan_in: usize,
-    /// The most bytes of a merged run, taken as the sum of its inputs'.
+    /// The most bytes of a merged run. The sum of its inputs' bytes counts.
     pub bytes_max: u64,
     /// The codec of merged runs.
     pub codec: Codec,
-    /// The choice of the moments that are kept.
+    /// The function that chooses the moments to keep.
     pub policy: Policy,
-    /// True if neighbours of any tiers become one, once no tier is full.
+    /// True if neighbours of different tiers may also be merged when no tier is full.
     pub all: bool,
 }
 
@@ -85,48 +86,49 @@ impl Default for MergerOptions {
     }
 }
 
-/// A run that has replaced others.
+/// A merged run that has replaced its inputs.
 #[derive(Debug)]
 pub struct MergedRun {
     /// The run.
     pub id: RunId,
-    /// The number of runs that it replaces.
+    /// The number of inputs.
     pub inputs: usize,
-    /// Their bytes.
+    /// The size of the inputs together, bytes.
     pub bytes_in: u64,
-    /// Its own.
+    /// The size of the merged run, bytes.
     pub bytes_out: u64,
-    /// The manifest that names it.
+    /// The manifest that names the merged run.
     pub published: Published,
 }
 
 /// The result of a step.
 #[derive(Debug)]
 pub enum MergerStep {
-    /// No runs are to be merged.
+    /// The archive has no runs to merge.
     Idle,
-    /// It made an I/O.
+    /// The merger made an I/O.
     Worked,
-    /// Runs are replaced by this one.
+    /// A merged run has replaced its inputs.
     Merged(MergedRun),
-    /// A merged run was discarded, because the archive has changed in the meantime and it no longer fits.
+    /// The merger discarded a merged run, because the archive has changed since the merge began and the run no longer
+    /// fits.
     GivenUp(RunId, Error),
 }
 
 enum Stage {
     Idle,
     Open(Vec<RunId>, Vec<Arc<Run>>),
-    /// The inputs are open.
+    /// All inputs are open.
     Begin(Vec<RunId>, Vec<Arc<Run>>),
     Merge(Box<Merge>, Sources, Option<Vec<Epoch>>),
     Publish(Box<Publication>, Sources, RunSummary),
 }
 
-/// The records and moments that a merged run keeps.
+/// The records and the moments that a merged run keeps.
 enum Kept {
-    /// All records. It lists these moments, or, with `None`, some of its inputs'.
+    /// All records. The run lists these moments. `None`: it lists a sample of its inputs' moments.
     Each(Option<Vec<Moment>>),
-    /// The moments and images between which no records are combined.
+    /// Records are combined, except across these moments and images.
     Only(Keep),
 }
 
@@ -142,29 +144,30 @@ pub struct Merger {
     options: MergerOptions,
     digest: Arc<RegionDigest>,
     stage: Stage,
-    /// The number of merges that were discarded. It gives each merge a separate name.
+    /// The number of merges that were discarded. It makes the name of each merged run unique.
     given_up: u32,
-    /// The runs with which no merge begins for now. In them and their neighbours more moments are promised than a run
-    /// can list.
+    /// The runs with which no merge begins for now. More moments are promised in such a run and its neighbour than
+    /// one run can list.
     waits: BTreeSet<RunId>,
-    /// The number of idle steps since they were looked at.
+    /// The number of idle steps since the runs in `waits` were last tried.
     idle: u32,
     _lease: Lease,
 }
 
-/// Returns the runs of a manifest, with their bytes.
+/// Returns the runs of a manifest and their sizes.
 fn runs_of(manifest: &Manifest) -> Vec<(RunId, u64)> {
     let run = |object: &Object| object.id.run().map(|id| (id, object.bytes));
     manifest.objects.iter().filter_map(run).collect()
 }
 
-/// Chooses the runs that are merged next: the oldest ones of the lowest tier that has enough. `None`: no tier has.
+/// Chooses the runs to merge next: the oldest runs of the lowest tier that has `fan_in` neighbours. `None`: no tier
+/// has.
 #[must_use]
 pub fn choose(manifest: &Manifest, fan_in: usize, bytes_max: u64) -> Option<Vec<RunId>> {
     choose_but(manifest, fan_in, bytes_max, &BTreeSet::new())
 }
 
-/// Like [`choose`], but the runs do not begin with one of `waits`.
+/// Like [`choose`], but the first of the chosen runs is not in `waits`.
 fn choose_but(
     manifest: &Manifest,
     fan_in: usize,
@@ -181,8 +184,9 @@ fn choose_but(
         .find_map(|tier| within(tier, fan_in, fan_in, bytes_max, waits))
 }
 
-/// Returns the first neighbours of a tier, at most `at_most`, whose file is within the bound. They begin where at least
-/// `enough` runs are left, and not with one of `waits`. `None`: no two neighbours fit.
+/// Returns the first neighbours of a tier whose sizes together are within `bytes_max`, at most `at_most` runs. At
+/// least `enough` runs of the tier follow from the first of them on, and the first is not in `waits`. `None`: no two
+/// neighbours fit.
 fn within(
     tier: &[(RunId, u64)],
     enough: usize,
@@ -213,7 +217,7 @@ fn within(
 }
 
 impl Merger {
-    /// Takes the right to merge.
+    /// Takes the lock for merging. No other process can merge in the archive until the merger is dropped.
     ///
     /// # Errors
     /// Those of [`Store::lease_merging`]; [`Error::Usage`] for a fan-in below 2.
@@ -247,11 +251,12 @@ impl Merger {
         &self.store
     }
 
-    /// Makes one I/O. A step that opens a run reads its two ends.
+    /// Makes one I/O. A step that opens a run makes more: it reads the run's header, its footer, and the
+    /// parts between the blocks and the footer.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] for a damaged run; those of [`Publication::step`]; the disk's. The present merge is
-    /// discarded, its inputs stay, and the next step begins another one.
+    /// [`Error::Corrupt`] for a damaged run; those of [`Publication::step`]; errors of the disk. The merge in
+    /// progress is discarded and its inputs stay. The next step begins another merge.
     pub fn step(&mut self) -> Result<MergerStep> {
         let step = self.advance();
         if matches!(step, Err(_) | Ok(MergerStep::GivenUp(..))) {
@@ -310,7 +315,7 @@ impl Merger {
         Ok(MergerStep::Worked)
     }
 
-    /// Takes steps until no runs are to be merged. Returns the runs that it made.
+    /// Takes steps until there are no runs to merge. Returns the merged runs.
     ///
     /// # Errors
     /// Those of [`step`](Self::step).
@@ -325,7 +330,7 @@ impl Merger {
         }
     }
 
-    /// Chooses the runs that are merged next.
+    /// Chooses the runs to merge next.
     fn choose(&self, manifest: &Manifest) -> Option<Vec<RunId>> {
         let MergerOptions {
             fan_in,
@@ -343,7 +348,7 @@ impl Merger {
         })
     }
 
-    /// Begins to merge open runs. Drops the last ones until a merged run can list all their moments.
+    /// Begins to merge open runs. Drops the last inputs until a merged run can list all moments that it must keep.
     fn begin(&mut self, mut inputs: Vec<RunId>, mut open: Vec<Arc<Run>>) -> Result<Stage> {
         assert_eq!(inputs.len(), open.len(), "each input is open");
         let (output, kept_moments) = loop {
@@ -393,7 +398,8 @@ impl Merger {
         Ok(Stage::Merge(Box::new(merge), sources, kept))
     }
 
-    /// Returns the moments and records that the merged run keeps. `None`: a run cannot list its moments.
+    /// Returns the records and the moments that the merged run keeps. `None`: there are more moments than a run can
+    /// list.
     fn kept(&self, output: RunId, inputs: &[Arc<Run>]) -> Option<Kept> {
         let lists = inputs.iter().flat_map(|run| run.moments().list());
         let listed: Vec<Moment> = lists.copied().collect();
@@ -406,15 +412,17 @@ impl Merger {
                 return (list.len() <= MOMENTS_MAX).then_some(Kept::Each(Some(list)));
             }
             Verdict::Each | Verdict::Listing(_) if combined == inputs.len() => listed.clone(),
-            // Each epoch of the inputs that were not combined must stay a moment, and a list cannot name them.
+            // Some inputs were not combined. Each of their epochs must stay a moment, and a list cannot name them
+            // all.
             Verdict::Each | Verdict::Listing(_) => return None,
         };
         let keep = self.keep(output, &listed, moments);
-        // The list also has the end of the run.
+        // The list also contains the end of the run.
         (keep.moments.len() < MOMENTS_MAX).then_some(Kept::Only(keep))
     }
 
-    /// Returns the moments and images that must stay apart in the merged run: these moments and those of the manifest.
+    /// Returns the moments and the images across which the merged run must not combine records. They are `moments`
+    /// and those that the manifest needs.
     fn keep(&self, output: RunId, listed: &[Moment], mut moments: Vec<Moment>) -> Keep {
         let manifest = self.store.manifest();
         let mut images = manifest.images.clone();
@@ -452,7 +460,7 @@ impl Merger {
     }
 }
 
-/// Returns a moment at an epoch, with the clock of the last one listed before.
+/// Returns a moment at `epoch`. Its wall clock is that of the last listed moment at or before the epoch.
 fn moment_at(epoch: Epoch, listed: &[Moment]) -> Moment {
     let before = listed.partition_point(|moment| moment.epoch <= epoch);
     let wall_us = before.checked_sub(1).map_or(0, |i| listed[i].wall_us);

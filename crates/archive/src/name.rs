@@ -1,7 +1,7 @@
 //! The names of runs.
 //!
-//! A run's name contains the epochs that it covers, so that the names in a folder show whether runs tile the line of
-//! epochs. A file that is being written has the suffix `.tmp`; a restart removes such files.
+//! A run's name contains the epochs that it covers, so the names in a folder show whether an epoch is missing. The
+//! name of a file that is being written ends in `.tmp`. A restart removes such files.
 
 use perdura_base::Epoch;
 
@@ -13,12 +13,12 @@ pub const TEMPORARY: &str = ".tmp";
 pub struct EpochRange {
     /// The first epoch.
     pub begin: Epoch,
-    /// The epoch behind the last.
+    /// The epoch after the last one.
     pub end: Epoch,
 }
 
 impl EpochRange {
-    /// Returns the range. `None`: it has no epoch.
+    /// Returns the range from `begin` to `end`, the end exclusive. `None`: no epoch lies between them.
     #[must_use]
     pub fn new(begin: Epoch, end: Epoch) -> Option<EpochRange> {
         (begin < end).then_some(EpochRange { begin, end })
@@ -38,19 +38,19 @@ impl EpochRange {
     }
 }
 
-/// The identity of a run, as in its file's name.
+/// The identity of a run. The name of its file is made from it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RunId {
-    /// The epochs whose records it holds.
+    /// The epochs whose records the run holds.
     pub epochs: EpochRange,
-    /// 0 for a run made from the log, one above its inputs' highest for a merged one.
+    /// 0 for a run made from the log. For a merged run, one more than the highest level of its inputs.
     pub level: u8,
-    /// The number that distinguishes runs of one range and level. The highest one counts.
+    /// The number that distinguishes runs of the same range and level. The run with the highest generation is valid.
     pub generation: u32,
 }
 
 impl RunId {
-    /// Returns the file's name.
+    /// Returns the name of the file.
     #[must_use]
     pub fn name(&self) -> String {
         let EpochRange { begin, end } = self.epochs;
@@ -69,7 +69,7 @@ impl RunId {
         name
     }
 
-    /// Parses a [`name`](Self::name). `None`: any other name, temporary ones included.
+    /// Parses a [`name`](Self::name). Returns `None` for any other name, also for a temporary one.
     #[must_use]
     pub fn parse(name: &str) -> Option<RunId> {
         let mut parts = name.strip_prefix("run-")?.split('-');
@@ -87,7 +87,7 @@ impl RunId {
         parts.next().is_none().then_some(id)
     }
 
-    /// Returns the path of a run's file in a folder of the archive.
+    /// Returns the path of the run's file in folder `dir` of the archive.
     #[must_use]
     pub fn path(&self, dir: &str) -> String {
         if dir.is_empty() {

@@ -1,10 +1,9 @@
 //! A file of the archive that is being written under a temporary name, and then published.
 //!
 //! # Invariants
-//! * A file has its name only when its bytes are durable: it is written under a temporary name, synced, and then
-//!   published. A crash at any I/O leaves a temporary file or a whole one.
-//! * After a failed sync, or another failure at the end of the file, the file is discarded, because the state of the
-//!   disk is not known.
+//! * A file gets its name when its bytes are durable: it is written under a temporary name, synced, and then
+//!   published. After a crash at any I/O there is a temporary file or a complete file.
+//! * After a failed sync or another failed I/O the file is discarded, because it is unknown what the disk holds.
 
 use std::sync::Arc;
 
@@ -20,12 +19,12 @@ use crate::name::TEMPORARY;
 /// The number of bytes that are written at once.
 pub const WRITE_BYTES: usize = 1024 * 1024;
 
-/// The progress of a machine.
+/// The progress that a step of a machine returns.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Progress<T> {
-    /// It has more steps to take.
+    /// More steps are needed.
     More,
-    /// It is done and has made this.
+    /// The machine has finished. This is its result.
     Done(T),
 }
 
@@ -33,14 +32,14 @@ fn is_there(error: &Error) -> bool {
     matches!(error, Error::Io { source, .. } if source.kind() == std::io::ErrorKind::AlreadyExists)
 }
 
-/// The file that is being written, and its progress.
+/// A file that is being written.
 pub(crate) struct Output {
     disk: Arc<dyn Disk>,
     dir: String,
     path: String,
     temporary: String,
     file: Arc<dyn File>,
-    /// The bytes that have been made and not been written.
+    /// The bytes that have been encoded and not yet written.
     pub(crate) pending: Vec<u8>,
     written: u64,
     crc: u32,
@@ -49,8 +48,8 @@ pub(crate) struct Output {
 }
 
 impl Output {
-    /// Begins the file that will be `path` in folder `dir`, which exists. Removes a file with its temporary name, which
-    /// a crash has left.
+    /// Begins the file that will be `path` in folder `dir`, which exists. If a crash left a file with the temporary
+    /// name, that file is removed.
     pub(crate) fn create(disk: Arc<dyn Disk>, dir: &str, path: String) -> Result<Output> {
         let temporary = format!("{path}{TEMPORARY}");
         let file = match disk.create(&temporary, Access::Direct) {
@@ -83,8 +82,8 @@ impl Output {
         self.written + to_u64(self.pending.len())
     }
 
-    /// Writes the oldest pending bytes, [`WRITE_BYTES`] of them. If `pending` has fewer, they are the rest of the file,
-    /// which is whole sectors.
+    /// Writes the first [`WRITE_BYTES`] pending bytes. If fewer are pending they are the end of the file, and must be
+    /// whole sectors.
     pub(crate) fn write(&mut self) -> Result<()> {
         let len = self.pending.len().min(WRITE_BYTES);
         assert!(
@@ -100,12 +99,12 @@ impl Output {
         Ok(())
     }
 
-    /// Discards the file and removes it.
+    /// Discards and removes the file.
     pub(crate) fn abandon(self) -> Result<()> {
         self.disk.remove(&self.temporary)
     }
 
-    /// Gives the temporary file its name. An existing file of that name is not replaced.
+    /// Renames the temporary file to its final name. Fails if a file of that name exists.
     fn publish(&self) -> Result<()> {
         match self.disk.publish(&self.temporary, &self.path) {
             Err(error) if is_there(&error) => Err(Error::Usage(format!(
@@ -117,7 +116,7 @@ impl Output {
     }
 }
 
-/// The next action for a file that has all its bytes.
+/// The next I/O for a file whose bytes are all encoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Write,
@@ -129,14 +128,14 @@ enum Stage {
     Failed,
 }
 
-/// The end of writing a file: a machine of one I/O a step.
+/// A machine that finishes a file, one I/O a step.
 pub(crate) struct Ending {
     out: Output,
     stage: Stage,
 }
 
 impl Ending {
-    /// Ends a file whose last bytes are pending.
+    /// Finishes a file whose last bytes are pending.
     pub(crate) fn new(out: Output) -> Ending {
         Ending {
             out,
@@ -148,7 +147,7 @@ impl Ending {
         &self.out.temporary
     }
 
-    /// Makes the next I/O. The file exists when this has returned its length and its CRC-32C.
+    /// Makes the next I/O. When the file is durable under its name, returns its length and its CRC-32C.
     pub(crate) fn step(&mut self) -> Result<Progress<(u64, u32)>> {
         let stage = std::mem::replace(&mut self.stage, Stage::Failed);
         self.stage = match stage {

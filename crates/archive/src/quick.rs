@@ -1,19 +1,20 @@
-//! Run generation by sorting in memory: the row `quick`.
+//! Run generation by sorting in memory. This is row `quick` of [`Generation`](crate::generation::Generation).
 //!
-//! Records of whole epochs are collected in a workspace, sorted when it is full, and written as one run of level 0. The
-//! workspace is an arena (`workspace`) and the list of its keys. Sorting moves numbers and never looks at a record.
+//! Records of whole epochs are collected in a workspace. When it is full they are sorted and written as one run of
+//! level 0. The workspace is an arena (`workspace`) of records and a list of their keys. Sorting compares and moves
+//! only the keys.
 //!
-//! A run ends at an epoch's end. The streams of the log are read one after the other, so records of an epoch come at
-//! several times. The caller names with [`Quick::cut`] the first epoch of which it has added no record, and no record
-//! may be beyond it. When the workspace is full the caller finishes the epoch that it reads, and cuts. A single epoch
-//! that is larger than the workspace makes the workspace larger.
+//! A run ends where an epoch ends. The streams of the log are read one after the other, so the records of an epoch
+//! arrive in several batches. The caller passes to [`Quick::cut`] the first epoch of which it has added no record. No
+//! added record may be of a later epoch. When the workspace is full, the caller reads the rest of the present epoch
+//! and then cuts. If one epoch does not fit, the workspace grows.
 //!
 //! # Source
-//! "Single-pass restore after a media failure", 3.1, which proposes replacement selection and calls quicksort equally
-//! conceivable.
+//! "Single-pass restore after a media failure", 3.1, which proposes replacement selection and mentions quicksort as
+//! an alternative.
 //! # Deviations
-//! Sorting a workspace at a time is our default. The caller can continue to read the log while a run is written if it
-//! has a second workspace for the new records.
+//! Our default is to sort one workspace at a time. A caller with a second workspace for new records can read the log
+//! while a run is being written.
 
 use perdura_base::{Epoch, Pos, Result, Uuid};
 use perdura_page::{Chunks, PageRecord};
@@ -38,7 +39,7 @@ pub struct Quick {
 }
 
 impl Quick {
-    /// Returns an empty workspace for a run that begins with epoch `begin`.
+    /// Returns an empty workspace for a run whose first epoch is `begin`.
     #[must_use]
     pub fn new(begin: Epoch, chunks: Chunks, workspace_bytes: usize) -> Quick {
         Quick {
@@ -51,7 +52,7 @@ impl Quick {
         }
     }
 
-    /// Returns the epoch with which the run begins.
+    /// Returns the first epoch of the run.
     #[must_use]
     pub fn begin(&self) -> Epoch {
         self.begin
@@ -63,7 +64,7 @@ impl Quick {
         self.keys.len()
     }
 
-    /// Returns the size of the records, bytes.
+    /// Returns the memory that the records and their keys take, bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.arena.bytes() + self.keys.len() * KEY_BYTES
@@ -75,13 +76,14 @@ impl Quick {
         self.bytes() >= self.workspace_bytes || self.epoch_max.0 - self.begin.0 >= EPOCHS_MAX - 1
     }
 
-    /// Adds a record of a block of this epoch.
+    /// Adds a record from a block of epoch `epoch`.
     ///
     /// # Errors
-    /// [`Usage`](perdura_base::Error::Usage) for an epoch before the run's or too far behind it: the workspace was full long before.
+    /// [`Usage`](perdura_base::Error::Usage) for an epoch before the run's first one, or 2^24 or more after it.
+    /// In the second case the caller has ignored [`is_full`](Self::is_full).
     ///
     /// # Panics
-    /// If an epoch fills 32 GiB.
+    /// If the records of one epoch take 32 GiB.
     #[inline]
     pub fn add(&mut self, epoch: Epoch, record: &PageRecord<'_>) -> Result<()> {
         self.keys.push(self.arena.add(epoch, record)?);
@@ -89,12 +91,12 @@ impl Quick {
         Ok(())
     }
 
-    /// Sorts the records for a run of the epochs up to `end`, exclusive: all streams have been read up to there, and none
-    /// further.
+    /// Sorts the records for a run of the epochs before `end`. The caller must have read all streams up to `end` and
+    /// none further.
     ///
     /// # Errors
-    /// [`Usage`](perdura_base::Error::Usage) if there is a record of `end` or a later epoch, of which the run would have a part, or if the run
-    /// would have no epoch.
+    /// [`Usage`](perdura_base::Error::Usage) if a record of `end` or a later epoch was added, because the run would
+    /// have only some records of that epoch. Also if the run would have no epoch.
     pub fn cut(mut self, end: Epoch) -> Result<Sorted> {
         let last = (!self.keys.is_empty()).then_some(self.epoch_max);
         let epochs = cut_range(self.begin, end, last)?;
@@ -125,16 +127,16 @@ impl Sorted {
         self.epochs
     }
 
-    /// Returns the number of records that are left.
+    /// Returns the number of records that have not been written.
     #[must_use]
     pub fn left(&self) -> usize {
         self.keys.len() - self.next
     }
 
-    /// Begins to write the run into a folder.
+    /// Begins to write the run.
     ///
     /// # Errors
-    /// The disk's.
+    /// Errors of the disk.
     pub fn write(
         self,
         target: RunTarget,
@@ -169,22 +171,22 @@ impl InOrder for Sorted {
     }
 }
 
-/// A run that is being written: a machine of one I/O a step.
+/// A machine that writes a run, one I/O a step.
 pub struct QuickRun {
     sorted: Sorted,
     writer: RunWriter,
 }
 
 impl QuickRun {
-    /// Encodes records until one write has been made or none is left.
+    /// Encodes records until one write has been made or no record is left.
     ///
     /// # Errors
-    /// The disk's; [`Usage`](perdura_base::Error::Usage) for a page that the geometry does not have.
+    /// Errors of the disk; [`Usage`](perdura_base::Error::Usage) for a page that the geometry does not have.
     pub fn step(&mut self) -> Result<Progress<()>> {
         write_some(&mut self.sorted, &mut self.writer)
     }
 
-    /// Ends the run when no record is left.
+    /// Ends the run after all its records have been encoded.
     ///
     /// # Errors
     /// [`Usage`](perdura_base::Error::Usage) for a page that the geometry does not have.
@@ -196,7 +198,7 @@ impl QuickRun {
         self.writer.finish(moments, ends)
     }
 
-    /// Takes all steps.
+    /// Takes all steps to the end.
     ///
     /// # Errors
     /// Those of [`step`](Self::step) and [`Tail::step`].
@@ -208,7 +210,7 @@ impl QuickRun {
     /// Discards the run and removes its file.
     ///
     /// # Errors
-    /// The disk's.
+    /// Errors of the disk.
     pub fn abandon(self) -> Result<()> {
         self.writer.abandon()
     }

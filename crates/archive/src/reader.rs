@@ -1,12 +1,12 @@
-//! The reading of a run: opened by header and footer, its records in order.
+//! The reading of a run: opening it, and returning its records in order.
 //!
-//! Opening reads the two ends of the file and everything behind the blocks, and checks it. After that the index names
-//! the blocks that hold a partition or a range of its pages. A [`RunCursor`] reads those, several at once and around
-//! the system's cache, checks each and returns its records. It keeps one buffer and one block's records, whatever the
-//! length of the run.
+//! Opening reads and checks the header, the footer and all parts between the blocks and the footer. One of these
+//! parts is the index, which says which blocks hold a partition or a range of its pages. A [`RunCursor`] reads those
+//! blocks, several with one I/O and bypassing the system's cache. It checks each block and returns its records. Its
+//! memory does not depend on the length of the run: one buffer, and the records of one block.
 //!
-//! A run that does not match the format is refused with the place of the damage. Damage is a wrong checksum, a record
-//! out of order, or a record that the index does not admit.
+//! If a run does not match the format, the error gives the offset of the damage. Damage is a wrong checksum, a record
+//! out of order, or a record outside the bounds in the index.
 
 mod cursor;
 
@@ -46,7 +46,7 @@ pub struct Run {
     ends: Vec<Pos>,
 }
 
-/// The pages of a run that are read.
+/// The pages whose records are read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Scope {
     /// All pages.
@@ -58,7 +58,8 @@ pub enum Scope {
 }
 
 impl Scope {
-    /// Returns the first page of the scope and the one behind it. `None`: the scope ends with the run.
+    /// Returns the first page of the scope and the page after its last. `None` in place of the second: the scope ends
+    /// with the run.
     fn bounds(&self) -> (PageAt, Option<PageAt>) {
         let at = |partition: PartitionId, local| PageAt { partition, local };
         match self {
@@ -72,7 +73,7 @@ impl Scope {
     }
 }
 
-/// Reads bytes that need not be whole sectors, by reading the sectors that they are in.
+/// Reads any range of bytes by reading the whole sectors around it.
 pub(crate) fn read(file: &dyn File, from: u64, to: u64) -> Result<Vec<u8>> {
     let sector = to_u64(SECTOR_BYTES);
     let start = from / sector * sector;
@@ -85,7 +86,7 @@ impl Run {
     /// Opens the run `id` of database `uuid` in folder `dir`.
     ///
     /// # Errors
-    /// [`Error::Corrupt`], [`Error::Version`]; [`Error::Foreign`] for another database's; the disk's.
+    /// [`Error::Corrupt`], [`Error::Version`]; [`Error::Foreign`] for a run of another database; errors of the disk.
     pub fn open(disk: &dyn Disk, dir: &str, id: RunId, uuid: &Uuid) -> Result<Run> {
         let file = disk.open(&id.path(dir), Access::Direct)?;
         let run = Run::read(file)?;
@@ -110,7 +111,7 @@ impl Run {
     /// Opens a file that holds a run.
     ///
     /// # Errors
-    /// [`Error::Corrupt`], [`Error::Version`]; the disk's.
+    /// [`Error::Corrupt`], [`Error::Version`]; errors of the disk.
     pub fn read(file: Arc<dyn File>) -> Result<Run> {
         let (path, len) = (file.path().to_owned(), file.len()?);
         if len < to_u64(SECTOR_BYTES) || !len.is_multiple_of(to_u64(SECTOR_BYTES)) {
@@ -154,37 +155,37 @@ impl Run {
         self.len
     }
 
-    /// Returns the number of its records, and of the update numbers that they account for.
+    /// Returns the number of records in the run and the number of updates that they hold.
     #[must_use]
     pub fn counts(&self) -> (u64, u64) {
         (self.records, self.updates)
     }
 
-    /// Returns the blocks.
+    /// Returns the index entries of the blocks.
     #[must_use]
     pub fn index(&self) -> &[BlockEntry] {
         &self.index
     }
 
-    /// Returns the pages that have a record.
+    /// Returns the pages for which the run has a record.
     #[must_use]
     pub fn pages(&self) -> &PageSet {
         &self.pages
     }
 
-    /// Returns the digests of its records.
+    /// Returns the digests of the run's records.
     #[must_use]
     pub fn digests(&self) -> &Digests {
         &self.digests
     }
 
-    /// Returns the moments that it lists.
+    /// Returns the moments that the run lists.
     #[must_use]
     pub fn moments(&self) -> &Moments {
         &self.moments
     }
 
-    /// Returns whether a restore can stop behind this epoch.
+    /// Returns whether a restore can stop at the end of this epoch.
     #[must_use]
     pub fn has_moment(&self, epoch: Epoch) -> bool {
         let epochs = self.header.id.epochs;
@@ -194,7 +195,7 @@ impl Run {
                 || self.moments.has(epoch))
     }
 
-    /// Returns whether a moment of the run has some epochs of the span and not the others.
+    /// Returns whether a moment of the run lies inside the span, before its last epoch.
     fn parts(&self, span: EpochSpan) -> bool {
         let list = self.moments.list();
         let first = list.partition_point(|m| m.epoch < span.first);
@@ -202,7 +203,7 @@ impl Run {
         !self.header.only_listed_moments || next.is_some_and(|m| m < span.last)
     }
 
-    /// Returns the end of each stream's part of the run.
+    /// Returns where the run ends in each stream of the log.
     #[must_use]
     pub fn ends(&self) -> &[Pos] {
         &self.ends
@@ -217,7 +218,7 @@ impl Run {
     /// Reads every block and checks it: checksums, order, counts, pages, digests.
     ///
     /// # Errors
-    /// [`Error::Corrupt`]; the disk's.
+    /// [`Error::Corrupt`]; errors of the disk.
     pub fn verify(self: &Arc<Run>, region: &RegionDigest) -> Result<()> {
         let mut cursor = self.cursor(&Scope::All);
         let (mut records, mut updates) = (0u64, 0u64);
@@ -261,14 +262,14 @@ impl Run {
     }
 }
 
-/// The bytes of the parts behind the blocks.
+/// The bytes of the parts between the blocks and the footer.
 struct Parts<'a> {
     path: &'a str,
     bytes: [&'a [u8]; PARTS],
 }
 
 impl<'a> Parts<'a> {
-    /// Takes the parts out of `rest`, which begins with the first, and checks their checksums.
+    /// Splits `rest`, which begins with the first part, into the parts. Checks the checksum of each.
     fn of(path: &'a str, footer: &Footer, rest: &'a [u8]) -> Result<Parts<'a>> {
         let mut bytes = [&rest[..0]; PARTS];
         for (i, (part, slot)) in footer.parts.iter().zip(&mut bytes).enumerate() {

@@ -1,20 +1,20 @@
 //! The records of a run.
 //!
-//! A record is the change of one page by one transaction or, if it is *net*, the XOR of several such changes. It names
-//! its page, the side of each image on which it is (its tag), and the epochs in which it was committed. It also has the
-//! update numbers of the page that it accounts for.
+//! A record is the change of one page by one transaction or, if it is *net*, the XOR of several such changes. It has
+//! the page, the tag, which shows the images that reflect the record, and the epochs in which the changes were
+//! committed. It also has the update numbers of the changes.
 
 use perdura_base::checksum::mix64;
 use perdura_base::{CkptEpoch, Epoch, PartitionId, Useq};
 use perdura_page::diff::{Fragments, xor_into};
 use perdura_page::layout::PAGE_BYTES;
 
-/// The place of a page in the order of a run.
+/// A page, as runs order pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PageAt {
     /// The partition.
     pub partition: PartitionId,
-    /// The page's index among those of the partition.
+    /// The index of the page among the pages of the partition.
     pub local: u32,
 }
 
@@ -37,7 +37,7 @@ impl EpochSpan {
         }
     }
 
-    /// Returns the least span that covers both.
+    /// Returns the smallest span that covers both spans.
     #[must_use]
     pub fn join(self, other: EpochSpan) -> EpochSpan {
         let joined = EpochSpan {
@@ -49,16 +49,16 @@ impl EpochSpan {
     }
 }
 
-/// The update numbers that a record accounts for, in the figures that a restart's check compares.
+/// The update numbers of a record's changes, as the figures that a restart's check compares.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Updates {
     /// The number of updates.
     pub count: u64,
-    /// The lowest, on the circle of 2^32 numbers.
+    /// The lowest update number, on the circle of 2^32 numbers.
     pub first: Useq,
-    /// The highest, on that circle.
+    /// The highest update number, on that circle.
     pub last: Useq,
-    /// The sum of [`mix64`] of each, modulo 2^64.
+    /// The sum of [`mix64`] of each update number, modulo 2^64.
     pub sum: u64,
 }
 
@@ -75,8 +75,8 @@ impl Updates {
         }
     }
 
-    /// Returns both sets of updates together. It does not check that they have no number in common. A number that
-    /// occurs twice shows in count and sum, and the check at the end of a restore finds it.
+    /// Returns the figures of both sets together. Does not check that the sets are disjoint. If a number occurs in
+    /// both, count and sum are too high, and the check at the end of a restore finds it.
     #[must_use]
     pub fn join(self, other: Updates) -> Updates {
         let earlier = |a: Useq, b: Useq| if a.is_after(b) { b } else { a };
@@ -89,7 +89,7 @@ impl Updates {
         }
     }
 
-    /// Returns whether these are exactly the `count` numbers after `image`, each once.
+    /// Returns whether the update numbers are exactly the `count` numbers after `image`, each once.
     #[must_use]
     pub fn is_dense_after(&self, image: Useq) -> bool {
         let Ok(count) = u32::try_from(self.count) else {
@@ -102,12 +102,12 @@ impl Updates {
     }
 }
 
-/// Fragments as they are encoded, one behind the other.
+/// Encoded fragments, one after the other.
 #[derive(Debug, Clone, Copy)]
 pub struct FragmentBytes<'a> {
-    /// The count of fragments.
+    /// The number of fragments.
     pub count: u32,
-    /// The bytes of all of them.
+    /// The encoded bytes of all fragments.
     pub bytes: &'a [u8],
 }
 
@@ -116,19 +116,19 @@ pub struct FragmentBytes<'a> {
 pub struct RunRecord<'a> {
     /// The page.
     pub at: PageAt,
-    /// The epochs in which it was committed.
+    /// The epochs in which the record's changes were committed.
     pub epochs: EpochSpan,
-    /// The tag. The record is reflected in image `k` exactly if `tag < k`.
+    /// The tag. Image `k` reflects the record exactly if `tag < k`.
     pub tag: CkptEpoch,
-    /// The update numbers.
+    /// The update numbers of the changes.
     pub updates: Updates,
     count: u32,
     bytes: &'a [u8],
 }
 
 impl<'a> RunRecord<'a> {
-    /// Makes a record from fragments that use all of their bytes. `None`: they do not, or a single update has no
-    /// fragment, because an update changes something.
+    /// Makes a record from fragments. `None`: the fragments do not take exactly all the bytes, or a record of one
+    /// update has no fragment. An update always changes something.
     #[must_use]
     pub fn new(
         at: PageAt,
@@ -170,20 +170,20 @@ impl<'a> RunRecord<'a> {
         }
     }
 
-    /// Returns whether it is the sum of several changes.
+    /// Returns whether the record is the sum of several changes.
     #[must_use]
     pub fn is_net(&self) -> bool {
         self.updates.count > 1
     }
 
-    /// Returns its place in the order of a run.
+    /// Returns the sort key of the record in the order of runs.
     #[inline]
     #[must_use]
     pub fn key(&self) -> (PageAt, Epoch, u32) {
         (self.at, self.epochs.first, self.updates.first.0)
     }
 
-    /// Returns the number of its fragments.
+    /// Returns the number of the record's fragments.
     #[must_use]
     pub fn fragment_count(&self) -> u32 {
         self.count

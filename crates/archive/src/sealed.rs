@@ -1,4 +1,4 @@
-//! The common frame of the archive's files: they begin with a magic number and a version, and a checksum seals them.
+//! The frame common to the archive's files: a magic number and a version at the beginning, and a checksum.
 
 use perdura_base::checksum::crc32c;
 use perdura_base::cursor::Reader;
@@ -6,14 +6,14 @@ use perdura_base::limits::{FORMAT_VERSION, PARTITIONS_MAX};
 use perdura_base::{Error, Result};
 use perdura_page::Chunks;
 
-/// An error that names file and offset: file, offset, what was expected, what was found.
+/// A function that makes an error from the file, the offset, what was expected and what was found.
 pub(crate) type Damage = fn(&str, u64, String, String) -> Error;
 
-/// Checks a magic number, its version, and the checksum of all bytes before `crc_at`, where it is. Returns the checksum
-/// and a reader of the bytes behind the version.
+/// Checks the magic number, the version, and the checksum at `crc_at`, which covers all bytes before it. Returns a
+/// reader of the bytes after the version, and the checksum.
 ///
 /// # Errors
-/// Damage, as `damage` words it; [`Error::Version`] for whole bytes of another version.
+/// The error that `damage` makes; [`Error::Version`] if the checksum is right and the version is another.
 pub(crate) fn unseal<'a>(
     file: &str,
     bytes: &'a [u8],
@@ -44,7 +44,7 @@ pub(crate) fn unseal<'a>(
     }
 }
 
-/// Returns whether a database can divide its pages in this way.
+/// Returns whether a database can have this assignment of pages to partitions.
 pub(crate) fn is_geometry(chunks: Chunks) -> bool {
     chunks.pages > 0 && chunks.partitions.is_power_of_two() && chunks.partitions <= PARTITIONS_MAX
 }

@@ -1,21 +1,21 @@
-//! Run generation by replacement selection: the row `selection`.
+//! Run generation by replacement selection. This is row `selection` of [`Generation`](crate::generation::Generation).
 //!
-//! Records wait in one selection tree, ordered by the number of their run and then in the order of runs. While the
-//! records of one run leave it in their order, to be written, arriving records join the next run. So reading continues
-//! while a run is written, in one workspace. An arriving record gets the number of the root's run plus one, whatever
-//! its place in the order, so that each run holds a contiguous piece of the log.
+//! The records are in one selection tree, ordered by the number of their run and then in the order of runs. While the
+//! records of one run leave the tree in order and are written, arriving records join the next run. So one workspace
+//! is enough to read the log while a run is written. An arriving record always gets the number of the run that is
+//! being collected, whatever its place in the order, so each run holds a contiguous piece of the log.
 //!
-//! A run ends at an epoch's end. The paper's run ends where the memory was full when the run before it was written out.
-//! Ours continues from there to the end of the epoch that is being read. Until then the run before it may have left the
-//! tree. Records that arrive in the meantime still join the run that is being collected.
+//! A run ends where an epoch ends. In the paper a run ends with the record at which the memory is full and the run
+//! before it is written out. Our run continues to the end of the epoch that is being read. During that time the last
+//! records of the run before may already have left the tree. New records still join the run that is being collected.
 //!
 //! # Source
-//! "Single-pass restore after a media failure", 3.1: replacement selection without the comparison that would let a
-//! record join the run that is being written.
+//! "Single-pass restore after a media failure", 3.1: replacement selection, without letting a record join the run
+//! that is being written.
 //! # Deviations
-//! * Epochs instead of single records end a run.
-//! * The bytes of a run's records are freed when the run has left the tree, not one by one. So the run that is being
-//!   written keeps its memory beside the workspace.
+//! * A run ends with an epoch, not with any record.
+//! * The memory of a run's records is freed when all of them have left the tree, not record by record. So the run
+//!   that is being written takes memory in addition to the workspace.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -27,23 +27,23 @@ use crate::name::EpochRange;
 use crate::record::RunRecord;
 use crate::workspace::{Arena, EPOCHS_MAX, InOrder, Key, cut_range};
 
-/// The size of an entry of the tree, bytes: a run's number and a key.
+/// The size of an entry of the tree, bytes. An entry is a run's number and a key.
 const ENTRY_BYTES: usize = size_of::<Reverse<(u64, Key)>>();
 
-/// A run that is cut and leaves the tree.
+/// A run that was cut and whose records leave the tree.
 struct Leaving {
     arena: Arena,
-    /// The bytes of records that have left.
+    /// The size of the records that have left the tree, bytes.
     gone: usize,
     left: usize,
 }
 
-/// The selection tree, the run that is being collected, and the one that is leaving.
+/// The selection tree, the run that is being collected, and the run that leaves the tree.
 pub struct Selecting {
     chunks: Chunks,
     workspace_bytes: usize,
     tree: BinaryHeap<Reverse<(u64, Key)>>,
-    /// The number of the run that is being collected. It is that of the run that leaves, plus one.
+    /// The number of the run that is being collected. The run that leaves the tree has the number before it.
     run: u64,
     begin: Epoch,
     epoch_max: Epoch,
@@ -83,20 +83,20 @@ impl Selecting {
         self.collecting.bytes() + leaving + self.tree.len() * ENTRY_BYTES
     }
 
-    /// Returns whether the tree has no room. The run that is being collected should then end with the epoch that is
-    /// being read, once the run before it has left.
+    /// Returns whether the workspace is full. If it is, the run that is being collected should end with the epoch
+    /// that is being read, as soon as the run before it has left the tree.
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.bytes() >= self.workspace_bytes || self.epoch_max.0 - self.begin.0 >= EPOCHS_MAX - 1
     }
 
-    /// Adds a record of a block of this epoch to the run that is being collected.
+    /// Adds a record from a block of epoch `epoch` to the run that is being collected.
     ///
     /// # Errors
-    /// [`Error::Usage`](perdura_base::Error::Usage) for an epoch before the run's or too far behind it.
+    /// [`Error::Usage`](perdura_base::Error::Usage) for an epoch before the run's first one, or too far after it.
     ///
     /// # Panics
-    /// If an epoch fills 32 GiB.
+    /// If the records of one epoch take 32 GiB.
     #[inline]
     pub fn add(&mut self, epoch: Epoch, record: &PageRecord<'_>) -> Result<()> {
         let key = self.collecting.add(epoch, record)?;
@@ -112,14 +112,14 @@ impl Selecting {
         Ok(())
     }
 
-    /// Ends the run that is being collected before epoch `end`: its records leave the tree from now on.
+    /// Ends the run that is being collected just before epoch `end`. From now on its records leave the tree.
     ///
     /// # Errors
-    /// [`Error::Usage`](perdura_base::Error::Usage) if there is a record of `end` or a later epoch, or if the run would
-    /// have no epoch.
+    /// [`Error::Usage`](perdura_base::Error::Usage) if a record of `end` or a later epoch was added, or if the run
+    /// would have no epoch.
     ///
     /// # Panics
-    /// If the run before it has not left.
+    /// If the run before it has records in the tree.
     pub fn cut(&mut self, end: Epoch) -> Result<EpochRange> {
         assert_eq!(self.left(), 0, "one run leaves after the other");
         let last = (self.collected > 0).then_some(self.epoch_max);

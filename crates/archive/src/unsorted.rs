@@ -1,9 +1,10 @@
 #![doc = include_str!("../../../docs/formats/unsorted.md")]
 //!
 //! # Purpose
-//! The row `unsorted` is the paper's T, the traditional archiving as the baseline for measuring sorting. It selects the
-//! same records of the log and copies them, block by block with the same codec and checksums. It sorts, digests and
-//! indexes nothing.
+//! The row `unsorted` of [`Generation`](crate::generation::Generation) is the paper's scenario T: traditional
+//! archiving, the baseline for measuring the cost of sorting. It selects the same records of the log as the other
+//! rows and copies them in blocks with the same codec and checksums. It does not sort them, and makes no digests and
+//! no index.
 //!
 //! # Source
 //! "Single-pass restore after a media failure", 4.4, scenario T.
@@ -34,7 +35,7 @@ const HEADER_BYTES: usize = 128;
 const CRC_AT: usize = 124;
 const BLOCK_HEAD_BYTES: usize = BLOCK_BYTES_MAX - RAW_BYTES_MAX;
 
-/// A machine that copies the page records of whole epochs, in their order.
+/// A machine that copies the page records of whole epochs, in the order of the log.
 pub struct Copying {
     begin: Epoch,
     chunks: Chunks,
@@ -42,7 +43,7 @@ pub struct Copying {
     codec: Codec,
     coder: Option<Coder>,
     header_crc: u32,
-    /// The bytes of the file, without the block that is being filled.
+    /// The bytes of the file up to the block that is being filled.
     file: Vec<u8>,
     raw: Vec<u8>,
     first: Option<PageAt>,
@@ -53,7 +54,7 @@ pub struct Copying {
 }
 
 impl Copying {
-    /// Returns an empty copy that begins with epoch `begin`.
+    /// Returns an empty copy whose first epoch is `begin`.
     #[must_use]
     pub fn new(
         begin: Epoch,
@@ -86,7 +87,7 @@ impl Copying {
         }
     }
 
-    /// Returns the epoch with which the copy begins.
+    /// Returns the first epoch of the copy.
     #[must_use]
     pub fn begin(&self) -> Epoch {
         self.begin
@@ -98,10 +99,10 @@ impl Copying {
         self.file.len() + self.raw.len() >= self.workspace_bytes
     }
 
-    /// Adds a record of a block of this epoch.
+    /// Adds a record from a block of epoch `epoch`.
     ///
     /// # Errors
-    /// [`Error::Usage`] for an epoch before the copy's; [`Error::Io`] if the codec cannot be set up.
+    /// [`Error::Usage`] for an epoch before the copy's first one; [`Error::Io`] if the codec cannot be set up.
     #[inline]
     pub fn add(&mut self, epoch: Epoch, record: &PageRecord<'_>) -> Result<()> {
         let Some(after) = epoch.0.checked_sub(self.begin.0) else {
@@ -167,10 +168,10 @@ impl Copying {
         Ok(())
     }
 
-    /// Ends the copy before epoch `end`.
+    /// Ends the copy just before epoch `end`.
     ///
     /// # Errors
-    /// [`Error::Usage`] if there is a record of `end` or a later epoch, or if the copy would have no epoch.
+    /// [`Error::Usage`] if a record of `end` or a later epoch was added, or if the copy would have no epoch.
     pub fn cut(mut self, end: Epoch) -> Result<Copied> {
         self.end_block()?;
         let epochs = cut_range(
@@ -198,7 +199,8 @@ impl Copying {
     }
 }
 
-/// Fills the 128 bytes that begin at `from` up with zeros and their checksum, which it returns.
+/// Fills the 128 bytes from `from` on with zeros, ending in the checksum of the bytes before it. Returns the
+/// checksum.
 fn seal(out: &mut Vec<u8>, from: usize) -> u32 {
     let zeros = from + CRC_AT - out.len();
     out.put_zeros(zeros);
@@ -207,7 +209,7 @@ fn seal(out: &mut Vec<u8>, from: usize) -> u32 {
     crc
 }
 
-/// A copy that has all its records and is not written yet.
+/// A copy whose records are complete and that is not yet written.
 pub struct Copied {
     epochs: EpochRange,
     file: Vec<u8>,
@@ -215,16 +217,16 @@ pub struct Copied {
 }
 
 impl Copied {
-    /// Returns its epochs.
+    /// Returns the epochs of the copy.
     #[must_use]
     pub fn epochs(&self) -> EpochRange {
         self.epochs
     }
 
-    /// Begins to write it into a folder.
+    /// Begins to write the copy into folder `dir`.
     ///
     /// # Errors
-    /// The disk's.
+    /// Errors of the disk.
     pub fn write(self, disk: Arc<dyn Disk>, dir: &str, generation: u32) -> Result<CopyTail> {
         let id = RunId {
             epochs: self.epochs,
@@ -248,17 +250,17 @@ impl Copied {
     }
 }
 
-/// A copy that is being written: a machine of one I/O a step.
+/// A machine that writes a copy, one I/O a step.
 pub struct CopyTail {
     summary: RunSummary,
     ending: Ending,
 }
 
 impl CopyTail {
-    /// Makes the next I/O. The copy exists when this has returned [`Progress::Done`].
+    /// Makes the next I/O. After [`Progress::Done`] the copy is durable under its name.
     ///
     /// # Errors
-    /// The disk's; after one, [`Error::Stopped`].
+    /// Errors of the disk. Every step after a failed one returns [`Error::Stopped`].
     pub fn step(&mut self) -> Result<Progress<RunSummary>> {
         let Progress::Done((bytes, crc)) = self.ending.step()? else {
             return Ok(Progress::More);
@@ -269,7 +271,7 @@ impl CopyTail {
     }
 }
 
-/// Returns the path of a copy's file; `id` gives its epochs and generation.
+/// Returns the path of a copy's file. `id` has the copy's epochs and generation.
 #[must_use]
 pub fn path(dir: &str, id: &RunId) -> String {
     let EpochRange { begin, end } = id.epochs;
@@ -288,22 +290,22 @@ pub fn path(dir: &str, id: &RunId) -> String {
 pub struct CopiedRecord<'a> {
     /// The page.
     pub page: PageId,
-    /// The epoch in which it was committed.
+    /// The epoch in which the change was committed.
     pub epoch: Epoch,
-    /// The page's checkpoint epoch.
+    /// The checkpoint epoch that the page had at the change.
     pub tag: CkptEpoch,
     /// The update number.
     pub useq: Useq,
-    /// The number of its fragments.
+    /// The number of fragments.
     pub count: u64,
     /// The encoded fragments.
     pub bytes: &'a [u8],
 }
 
-/// Reads a copy and hands its records to `each`, in their order.
+/// Reads a copy and passes its records to `each`, in the order of the log.
 ///
 /// # Errors
-/// The disk's; [`Error::Corrupt`] for a file that differs from the output of [`Copying`]; [`Error::Version`].
+/// Errors of the disk; [`Error::Corrupt`] for a file that differs from the output of [`Copying`]; [`Error::Version`].
 pub fn read(
     disk: &dyn Disk,
     dir: &str,
@@ -340,7 +342,7 @@ pub fn read(
     let (mut at, mut seen) = (HEADER_BYTES, 0u64);
     let (mut unpacker, mut raw) = (Unpacker::default(), Vec::new());
     for _ in 0..blocks {
-        // The block's head has the length of its body at these bytes.
+        // These four bytes of the block's head have the length of the block's body.
         let body = file[at..foot]
             .get(20..24)
             .and_then(|b| Reader::new(b).u32());

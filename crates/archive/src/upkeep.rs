@@ -1,7 +1,7 @@
-//! The upkeep of an archive: it merges runs, and removes the files that no promised moment needs. One I/O a step.
+//! The upkeep of an archive: merging runs, and removing the files that no promised moment needs, one I/O a step.
 //!
-//! One process does both, the one with the right to merge: the database's, or an archive agent. It looks for files to
-//! remove once a minute, between two merges.
+//! One process does both: the database's or that of an archive agent, whichever holds the right to merge. Once a
+//! minute, between two merges, it looks for files to remove.
 
 use std::sync::Arc;
 
@@ -14,17 +14,17 @@ use crate::retention::Retention;
 use crate::retention::retaining::{Removed, Retaining};
 use crate::store::Store;
 
-/// The interval of the looks for files to remove, microseconds.
+/// The time between two searches for files to remove, microseconds.
 pub const LOOK_EVERY_US: u64 = 60_000_000;
 
 /// The result of a step.
 #[derive(Debug)]
 pub enum UpkeepStep {
-    /// A step of the merger.
+    /// The merger took a step.
     Merger(MergerStep),
-    /// An I/O of a look for files to remove.
+    /// The search for files to remove took a step.
     Looked,
-    /// The end of a look, with the removed files.
+    /// A search for files to remove has ended. These were removed.
     Removed(Removed),
 }
 
@@ -34,13 +34,13 @@ pub struct Upkeep {
     merger: Merger,
     retention: Retention,
     retaining: Option<Retaining>,
-    /// The time of its next look, microseconds since 1970.
+    /// The wall clock of the next search for files to remove, microseconds since 1970.
     next_us: u64,
 }
 
 impl Upkeep {
-    /// Takes the right to merge. The merger keeps the moments that its options name. Nothing is removed that
-    /// `retention` promises.
+    /// Takes the right to merge. Merges keep the moments that the merger's options name. No file is removed that a
+    /// moment promised by `retention` needs.
     ///
     /// # Errors
     /// Those of [`Merger::new`].
@@ -68,7 +68,7 @@ impl Upkeep {
     /// Makes one I/O. `now_us` is the wall clock, microseconds since 1970.
     ///
     /// # Errors
-    /// Those of [`Merger::step`] and [`Retaining::step`]. The next step begins anew.
+    /// Those of [`Merger::step`] and [`Retaining::step`]. The next step begins another merge or search.
     pub fn step(&mut self, now_us: u64) -> Result<UpkeepStep> {
         if let Some(mut retaining) = self.retaining.take() {
             return Ok(match retaining.step()? {
@@ -81,7 +81,7 @@ impl Upkeep {
         }
         let step = self.merger.step()?;
         let is_between = matches!(step, MergerStep::Idle | MergerStep::Merged(_));
-        // A clock that was set back makes it look sooner, not later.
+        // If the clock was set back, the next search comes earlier, not later.
         let is_time = now_us >= self.next_us || self.next_us - now_us > LOOK_EVERY_US;
         if is_between && is_time {
             self.next_us = now_us.saturating_add(LOOK_EVERY_US);

@@ -1,8 +1,9 @@
-//! The place where records wait until their run is written: an arena of their bytes, and a key for each.
+//! The workspace in which records wait until their run is written: an arena with their bytes, and a key for each
+//! record.
 //!
-//! A record's fragments lie behind its tag in the arena. Its *key* is one number of 128 bits. From the top down it has
-//! partition, local page, epoch, update number, and the record's place in the arena. So keys sort as the records of a
-//! run do, and name the records' places.
+//! In the arena, the fragments of a record follow its tag. The *key* of a record is a number of 128 bits. From the
+//! highest bits down it consists of partition, local page, epoch, update number, and the record's position in the
+//! arena. So keys sort as the records of a run do, and give the records' positions.
 
 use perdura_base::cursor::{Reader, Writer};
 use perdura_base::num::{to_u32, to_usize};
@@ -18,14 +19,14 @@ pub(crate) type Key = u128;
 
 /// The size of a key, bytes.
 pub(crate) const KEY_BYTES: usize = 16;
-/// The alignment of records in the arena, bytes. With it 32 bits name 32 GiB of places.
+/// The alignment of records in the arena, bytes. With it a position of 32 bits can address 32 GiB.
 const ALIGN: usize = 8;
-/// The largest distance of an epoch from the first that fits the key.
+/// The number of epochs that a run can have: an epoch's distance from the first has 24 bits in a key.
 pub(crate) const EPOCHS_MAX: u64 = 1 << 24;
-/// The bytes before a record's fragments: its tag, their number and their length.
+/// The size of the fields before a record's fragments: the tag, the number of fragments and their length.
 const HEAD_BYTES: usize = 8 + 4 + 4;
 
-/// The bytes of a run's records.
+/// The bytes of the records of one run.
 #[derive(Debug)]
 pub(crate) struct Arena {
     begin: Epoch,
@@ -34,7 +35,7 @@ pub(crate) struct Arena {
 }
 
 impl Arena {
-    /// Returns an empty arena for a run that begins with epoch `begin`.
+    /// Returns an empty arena for a run whose first epoch is `begin`.
     pub fn new(begin: Epoch, chunks: Chunks) -> Arena {
         Arena {
             begin,
@@ -48,13 +49,14 @@ impl Arena {
         self.bytes.len()
     }
 
-    /// Adds a record of a block of this epoch. Returns its key.
+    /// Adds a record from a block of epoch `epoch`. Returns the record's key.
     ///
     /// # Errors
-    /// [`Error::Usage`] for an epoch before the run's or too far behind it: the workspace was full long before.
+    /// [`Error::Usage`] for an epoch before the run's first one, or [`EPOCHS_MAX`] or more after it. By then the
+    /// caller should have cut the run.
     ///
     /// # Panics
-    /// If an epoch fills 32 GiB.
+    /// If the records of one epoch take 32 GiB.
     #[inline]
     pub fn add(&mut self, epoch: Epoch, record: &PageRecord<'_>) -> Result<Key> {
         let after = epoch.0.checked_sub(self.begin.0);
@@ -84,13 +86,13 @@ impl Arena {
         Ok(pack(at, after, record.useq, place))
     }
 
-    /// Returns the size of a record with `fragments` bytes of fragments.
+    /// Returns the bytes that a record takes whose fragments have `fragments` bytes.
     #[inline]
     pub fn bytes_of(fragments: usize) -> usize {
         (HEAD_BYTES + fragments).next_multiple_of(ALIGN)
     }
 
-    /// Returns the record of a key.
+    /// Returns the record that has this key.
     #[inline]
     pub fn record(&self, key: Key) -> RunRecord<'_> {
         let (at, after, useq, place) = unpack(key);
@@ -113,9 +115,9 @@ impl Arena {
     }
 }
 
-/// The records of a run that leave a workspace in their order.
+/// A source of the records of one run, in the order of runs.
 pub(crate) trait InOrder {
-    /// Returns the next record. `None`: all have left.
+    /// Returns the next record. `None`: no record is left.
     fn next_record(&mut self) -> Option<RunRecord<'_>>;
 }
 
@@ -137,11 +139,12 @@ pub(crate) fn write_some(
     Ok(Progress::Done(()))
 }
 
-/// Returns the epochs of a run that begins with `begin` and is cut before `end`. Its records reach up to epoch `last`.
+/// Returns the epochs of a run that begins with `begin` and is cut just before `end`. `last` is the last epoch of its
+/// records.
 ///
 /// # Errors
-/// [`Error::Usage`] if `end` or a later epoch has a record, of which the run would have a part, or if the run would
-/// have no epoch.
+/// [`Error::Usage`] if `last` is `end` or later, because the run would have only some records of that epoch, or if
+/// the run would have no epoch.
 pub(crate) fn cut_range(begin: Epoch, end: Epoch, last: Option<Epoch>) -> Result<EpochRange> {
     if let Some(last) = last.filter(|last| *last >= end) {
         return Err(Error::Usage(format!(
@@ -152,7 +155,8 @@ pub(crate) fn cut_range(begin: Epoch, end: Epoch, last: Option<Epoch>) -> Result
         .ok_or_else(|| Error::Usage(format!("a run of epochs {begin} to {end} has none")))
 }
 
-/// Returns a key: 8 bits of partition, 32 of local page, 24 of epoch, 32 of update number, 32 of place.
+/// Returns a key. It has 8 bits for the partition, 32 for the local page, 24 for the epoch, 32 for the update number
+/// and 32 for the position.
 #[inline]
 fn pack(at: PageAt, epoch: u64, useq: Useq, place: u32) -> u128 {
     debug_assert!(
@@ -163,7 +167,7 @@ fn pack(at: PageAt, epoch: u64, useq: Useq, place: u32) -> u128 {
     u128::from(page) << 64 | u128::from(u64::from(useq.0) << 32 | u64::from(place))
 }
 
-/// Splits a key of [`pack`].
+/// Splits a key that [`pack`] has made.
 #[inline]
 fn unpack(key: u128) -> (PageAt, u64, Useq, u32) {
     let bytes = key.to_be_bytes();

@@ -1,15 +1,15 @@
 //! The writing of sorted records into the file of a run.
 //!
-//! The records of a block are encoded when the block is full. Finished blocks gather in a buffer, which is written when
-//! it holds [`WRITE_BYTES`]. So a record that is pushed leads to one write at most, and a caller can count I/Os. The
-//! end of a run is a separate machine, [`Tail`]. It takes a step for each I/O: the rest of the file, the sync, the
-//! publication, the sync of the folder.
+//! The records of a block are encoded when the block is full. Finished blocks are collected in a buffer, which is
+//! written when it holds [`WRITE_BYTES`]. So pushing a record makes at most one write, and a caller can count I/Os.
+//! The end of the run is written by a separate machine, [`Tail`]. It takes one step for each I/O: the rest of the
+//! file, the sync, the publication, the sync of the folder.
 //!
 //! # Invariants
-//! * A file has a run's name only when its bytes are durable: it is written under a temporary name, synced, and then
-//!   published. A crash at any I/O leaves a temporary file or a whole run.
-//! * After a failed sync, or another failure at the end of the run, the run is discarded, because the state of the disk
-//!   is not known.
+//! * A file gets a run's name when its bytes are durable: it is written under a temporary name, synced, and then
+//!   published. After a crash at any I/O there is a temporary file or a complete run.
+//! * After a failed sync or another failed I/O at the end the run is discarded, because it is unknown what the disk
+//!   holds.
 
 mod digests;
 mod tail;
@@ -37,35 +37,35 @@ pub use tail::Tail;
 
 pub use crate::output::{Progress, WRITE_BYTES};
 
-/// The facts of a run that was written.
+/// The facts about a finished run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunSummary {
-    /// The run's identity.
+    /// The identity of the run.
     pub id: RunId,
-    /// The size of its file, bytes.
+    /// The size of the run's file, bytes.
     pub bytes: u64,
     /// CRC-32C of the file.
     pub crc: u32,
-    /// The number of its records.
+    /// The number of records in the run.
     pub records: u64,
-    /// The number of update numbers that they account for.
+    /// The number of updates that the records hold.
     pub updates: u64,
-    /// The number of its pages.
+    /// The number of pages that have a record.
     pub pages: u64,
 }
 
-/// The place to which runs are written.
+/// The disk and folder to which runs are written.
 #[derive(Clone)]
 pub struct RunTarget {
     /// The disk.
     pub disk: Arc<dyn Disk>,
     /// The folder, which exists.
     pub dir: String,
-    /// The engine that computes the digests of runs.
+    /// The engine that computes the digests of records.
     pub digest: Arc<RegionDigest>,
 }
 
-/// A machine that writes a run of records that come in the order of runs.
+/// A machine that writes a run. The records arrive in the order of runs.
 pub struct RunWriter {
     header: RunHeader,
     header_crc: u32,
@@ -82,10 +82,11 @@ pub struct RunWriter {
 }
 
 impl RunWriter {
-    /// Begins a run in folder `dir`, which exists. Removes a file with its temporary name, which a crash has left.
+    /// Begins a run in folder `dir`, which exists. If a crash left a file with the run's temporary name, that file is
+    /// removed.
     ///
     /// # Errors
-    /// The disk's.
+    /// Errors of the disk.
     pub fn create(
         disk: Arc<dyn Disk>,
         dir: &str,
@@ -126,20 +127,20 @@ impl RunWriter {
         self.header.id
     }
 
-    /// Returns the number of writes that it has made.
+    /// Returns the number of writes made so far.
     #[must_use]
     pub fn writes(&self) -> u64 {
         self.out.writes
     }
 
-    /// Adds a record. Makes one write at most.
+    /// Adds a record. Makes at most one write.
     ///
     /// # Errors
-    /// [`Error::Usage`] for a page that the geometry does not have; the disk's.
+    /// [`Error::Usage`] for a page that the geometry does not have; errors of the disk.
     ///
     /// # Panics
-    /// If the record is not at its place in the order of runs, or has an epoch that is not the run's. Also if it is net
-    /// and each epoch of the run is a moment.
+    /// If the record is below the one before it in the order of runs, or has an epoch outside the run. Also if the
+    /// record is net and the header says that each epoch of the run is a moment.
     pub fn push(&mut self, record: &RunRecord<'_>) -> Result<()> {
         let key = record.key();
         assert!(
@@ -200,7 +201,8 @@ impl RunWriter {
         );
     }
 
-    /// Ends the run, whose streams' parts end at `ends`. Makes no write: the returned machine does.
+    /// Ends the run, which reaches up to `ends` in the log's streams. Makes no write; the returned machine makes the
+    /// last ones.
     ///
     /// # Errors
     /// [`Error::Usage`] for a page that the geometry does not have.
@@ -261,7 +263,7 @@ impl RunWriter {
     /// Discards the run and removes its file.
     ///
     /// # Errors
-    /// The disk's.
+    /// Errors of the disk.
     pub fn abandon(self) -> Result<()> {
         self.out.abandon()
     }

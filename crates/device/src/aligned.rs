@@ -1,16 +1,16 @@
-//! A byte buffer whose start is aligned for direct I/O, without unsafe code: it allocates an extra
-//! sector and starts at the first aligned byte.
+//! A byte buffer whose start is aligned for direct I/O. It needs no unsafe code: it allocates one sector more than
+//! needed and starts at the first aligned byte.
 
 use std::ops::{Deref, DerefMut};
 
 use perdura_base::limits::SECTOR_BYTES;
 
-/// A buffer at a 4 KiB boundary, of a fixed size or with room for one.
+/// A buffer that starts at a multiple of 4 KiB. It has a fixed size, or it grows up to a fixed capacity.
 pub struct AlignedBuf {
     raw: Vec<u8>,
     start: usize,
     len: usize,
-    /// The most bytes that it can hold.
+    /// The capacity, bytes.
     room: usize,
 }
 
@@ -37,7 +37,7 @@ impl AlignedBuf {
         }
     }
 
-    /// Returns an empty buffer with room for `room` bytes. Its memory is not touched before it is used.
+    /// Returns an empty buffer with a capacity of `room` bytes. Its memory is touched only when it is used.
     #[must_use]
     pub fn with_room(room: usize) -> Self {
         let mut raw: Vec<u8> = Vec::with_capacity(room + SECTOR_BYTES);
@@ -61,13 +61,13 @@ impl AlignedBuf {
         buf
     }
 
-    /// Returns the most bytes that it can hold.
+    /// Returns the capacity, bytes.
     #[must_use]
     pub fn room(&self) -> usize {
         self.room
     }
 
-    /// Appends bytes, for which the buffer must have room.
+    /// Appends bytes. The buffer must have room for them.
     pub fn push(&mut self, bytes: &[u8]) {
         assert!(
             self.len + bytes.len() <= self.room,
@@ -88,7 +88,7 @@ impl AlignedBuf {
         );
     }
 
-    /// Empties it. The room stays.
+    /// Empties the buffer. Its capacity stays.
     pub fn clear(&mut self) {
         self.len = 0;
     }

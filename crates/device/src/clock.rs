@@ -1,26 +1,26 @@
-//! Clocks, which the caller supplies: nothing below the engine reads the system's clock.
+//! Clocks. Callers supply them: no crate below the engine reads the system's clock.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// A source of time.
 pub trait Clock: Send + Sync + 'static {
-    /// Returns microseconds since the Unix epoch. They may jump in either direction. Only time stamps in files and
-    /// expiry use them, and they order nothing.
+    /// Returns the wall clock, microseconds since the Unix epoch. It may jump in either direction. It is used only
+    /// for time stamps in files and for expiry, never to order events.
     fn wall_us(&self) -> u64;
 
-    /// Returns nanoseconds since some start. They never decrease. They count the time in which the machine sleeps: a
-    /// lease must expire during that time, because other machines did not sleep.
+    /// Returns the monotone clock, nanoseconds since some fixed time. It never decreases. It also counts while the
+    /// machine is suspended, because leases must expire then: other machines were not suspended.
     fn mono_ns(&self) -> u64;
 
-    /// Returns the number of page faults of the process so far, 0 where none are counted. Page faults take part of the
-    /// process's time.
+    /// Returns the number of page faults of the process so far; 0 if they are not counted. Page faults take a part of
+    /// the process's time.
     fn page_faults(&self) -> u64 {
         0
     }
 }
 
-/// The machine's clocks.
+/// The clocks of the machine.
 #[derive(Debug)]
 pub struct SystemClock {
     start_ns: u64,
@@ -60,16 +60,16 @@ impl Clock for SystemClock {
     }
 }
 
-/// Returns nanoseconds since the machine was started, including the time in which it slept.
+/// Returns the nanoseconds since the machine was started, including those in which it was suspended.
 fn since_boot_ns() -> u64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
     seconds * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
 }
 
-/// Returns the sum of minor and major faults from a process's line in `/proc`.
+/// Returns the sum of the minor and major page faults. `stat` is the text of a process's `stat` file in `/proc`.
 fn parse_faults(stat: &str) -> Option<u64> {
-    // The command's name is in brackets and may contain spaces and brackets.
+    // The name of the command is in parentheses and may itself contain spaces and parentheses.
     let (_, fields) = stat.rsplit_once(')')?;
     let mut fields = fields.split_whitespace().map(str::parse::<u64>);
     let minor = fields.nth(7)?.ok()?;
@@ -77,7 +77,7 @@ fn parse_faults(stat: &str) -> Option<u64> {
     minor.checked_add(major)
 }
 
-/// The simulator's clock, which shows one time until it is moved.
+/// The clock of a simulator. Its time stands still until the simulator moves it.
 #[derive(Debug, Default)]
 pub struct ManualClock {
     wall_us: AtomicU64,
@@ -85,7 +85,7 @@ pub struct ManualClock {
 }
 
 impl ManualClock {
-    /// Returns a clock that shows `wall_us`.
+    /// Returns a clock whose wall clock is `wall_us` and whose monotone clock is 0.
     #[must_use]
     pub fn at(wall_us: u64) -> Self {
         ManualClock {
@@ -94,14 +94,14 @@ impl ManualClock {
         }
     }
 
-    /// Moves both clocks forward.
+    /// Moves both clocks forward by the same time.
     pub fn advance_us(&self, us: u64) {
         self.wall_us.fetch_add(us, Ordering::Relaxed);
         self.mono_ns
             .fetch_add(us.saturating_mul(1000), Ordering::Relaxed);
     }
 
-    /// Makes the wall clock jump, in either direction.
+    /// Sets the wall clock. It may jump in either direction.
     pub fn set_wall_us(&self, us: u64) {
         self.wall_us.store(us, Ordering::Relaxed);
     }

@@ -1,7 +1,7 @@
-//! Conformance suites for every implementation of [`Disk`] or [`Clock`], in this crate or another.
+//! Conformance tests for every implementation of [`Disk`] or [`Clock`], in this crate or another.
 //!
 //! # Panics
-//! Each suite panics at the first check that does not hold.
+//! Each function panics at the first check that fails.
 
 mod durable;
 
@@ -34,7 +34,7 @@ fn write_new(disk: &dyn Disk, path: &str, data: &[u8]) -> Arc<dyn File> {
     file
 }
 
-/// Runs every check of a disk, each on an empty one that `make` returns.
+/// Runs every check of a disk. `make` returns a new empty disk for each check.
 pub fn disk(make: impl Fn() -> Arc<dyn Disk>) {
     for access in BOTH {
         bytes_read_back_as_written(&*make(), access);
@@ -50,7 +50,7 @@ pub fn disk(make: impl Fn() -> Arc<dyn Disk>) {
     paths_outside_the_root_are_refused(&*make());
 }
 
-/// Runs every check of a clock, each on one that `make` returns. `wait` lets time pass.
+/// Runs every check of a clock. `make` returns a new clock for each check, and `wait` lets time pass.
 pub fn clock(make: impl Fn() -> Arc<dyn Clock>, wait: impl Fn(&dyn Clock)) {
     let clock = make();
     let mut last = clock.mono_ns();
@@ -224,7 +224,7 @@ fn the_lock_has_one_holder(disk: &dyn Disk) {
     disk.lock("LOCK").unwrap();
 }
 
-/// Returns whether a disk numbers its files. Such a disk also locks them.
+/// Returns whether a disk gives its files identities. Such a disk also locks files.
 fn numbers_files(disk: &dyn Disk) -> bool {
     disk.identity("").unwrap().is_some()
 }
@@ -315,7 +315,7 @@ mod tests {
         SimDisk, SystemClock,
     };
 
-    /// Makes disks that are directories.
+    /// Returns a function that makes disks, each in a new directory.
     fn directories(log_io: LogIo) -> impl Fn() -> Arc<dyn Disk> {
         let dir = tempfile::tempdir().unwrap();
         let next = std::cell::Cell::new(0);
@@ -370,7 +370,8 @@ mod tests {
         assert_eq!(disk.log_way().map(|found| found.way), Some(LogWay::Ring));
     }
 
-    /// A second process makes a lock file of the same name, and would be alone with its lock.
+    /// After the lock file was removed, another process could make a new one and lock it. The lock of the directory
+    /// prevents that.
     #[test]
     fn a_removed_lock_file_leaves_the_directory_locked() {
         let make = directories(LogIo::Auto);
@@ -404,7 +405,7 @@ mod tests {
         }
     }
 
-    /// A view of a disk that has the names `a` and `b`.
+    /// A read-only disk that has the names `a` and `b`.
     struct View(MemDisk);
 
     impl ReadDir for View {

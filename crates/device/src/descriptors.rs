@@ -1,12 +1,12 @@
-//! The descriptors that the process may have.
+//! The limit of file descriptors of the process.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// The number of descriptors where the system names no limit. No process has as many.
+/// The limit that is reported if the system has none. No process has that many descriptors.
 const MANY: u64 = 1 << 30;
 
-/// Raises the limit of descriptors as far as the system allows without rights, and returns the limit in
-/// force. Many systems start processes with a soft limit of 1,024 below a much higher hard one.
+/// Raises the limit of descriptors as far as the system allows without privileges. Returns the limit that is then in
+/// force. Many systems start processes with a soft limit of 1,024 and a much higher hard limit.
 #[must_use]
 pub fn raise_limit() -> u64 {
     let (before, hard) = (limit(), getrlimit(Resource::Nofile).maximum);
@@ -14,7 +14,7 @@ pub fn raise_limit() -> u64 {
         current: hard,
         maximum: hard,
     };
-    // A system that refuses leaves the soft limit, which is returned.
+    // If the system refuses, the soft limit stays, and is returned.
     let _ = setrlimit(Resource::Nofile, wanted);
     let raised = limit();
     assert!(before <= raised, "{before} descriptors became {raised}");
@@ -30,7 +30,7 @@ pub fn limit() -> u64 {
 /// Returns the number of descriptors that are open now, or 0 if the system does not report it.
 #[must_use]
 pub fn open_count() -> u64 {
-    // The listing itself has one of them.
+    // Reading the directory itself uses one descriptor.
     let listed = std::fs::read_dir("/proc/self/fd").map_or(1, Iterator::count);
     u64::try_from(listed.saturating_sub(1)).unwrap_or(0)
 }

@@ -1,20 +1,20 @@
-//! Durable writes that complete later.
+//! Durable writes that complete after the call that begins them.
 //!
-//! A [`DurableQueue`] takes writes and reports later, in any order, which of them are durable. The caller that submits
-//! a write gives its buffers away and gets them back with the completion. So no buffer can change while a device reads
-//! it.
+//! A [`DurableQueue`] takes writes and later reports, in any order, which of them are durable. The caller gives the
+//! buffers of a write to the queue and gets them back with the completion. So no buffer can change while the device
+//! reads it.
 //!
-//! | queue | a write becomes durable |
+//! | queue | its writes are made durable |
 //! |---|---|
-//! | [`WaitQueue`] | in the thread that waits for it |
-//! | the ring of [`FileDisk`](crate::FileDisk) | by itself: no thread waits (`ring`) |
-//! | that of [`SimDisk`](crate::SimDisk) | when its seed says so, late, out of order, or with an error |
+//! | [`WaitQueue`] | by a thread that waits for them |
+//! | the ring of [`FileDisk`](crate::FileDisk) | by the kernel, while no thread waits (`ring`) |
+//! | the queue of [`SimDisk`](crate::SimDisk) | when the seed decides: late, out of order, or with an error |
 //!
 //! # Contract
-//! * A completion with `Ok` says that the whole range of *its* write is durable. It says nothing about other writes:
-//!   earlier writes of the same file may still be in flight or fail.
-//! * A write that failed may have changed any part of its range, at any time until its completion. A completed write
-//!   changes nothing afterwards.
+//! * A completion with `Ok` means that the whole range of *its* write is durable. It does not mean that earlier
+//!   writes of the same file are: they may still be in flight or fail.
+//! * A failed write may have changed any part of its range until its completion. A completed write changes nothing
+//!   afterwards.
 //! * Dropping a queue waits for the writes in flight.
 
 use std::collections::VecDeque;
@@ -32,7 +32,7 @@ use crate::{AlignedBuf, File, Through};
 pub struct Part {
     /// The buffer.
     pub buf: AlignedBuf,
-    /// The number of its bytes that are written, a multiple of [`SECTOR_BYTES`].
+    /// The number of bytes of the buffer that are written, a multiple of [`SECTOR_BYTES`].
     pub len: usize,
 }
 
@@ -48,9 +48,9 @@ impl Part {
     }
 }
 
-/// A durable write to be made: its parts, one behind the other, starting at `offset`.
+/// A durable write. Its parts are written to the file one after the other, from `offset` on.
 pub struct DurableWrite {
-    /// The number that names the write in its completion.
+    /// A number that the caller chooses. The completion of the write has the same number.
     pub token: u64,
     /// The file.
     pub file: Arc<dyn File>,
@@ -60,7 +60,7 @@ pub struct DurableWrite {
     pub parts: Vec<Part>,
 }
 
-/// The most parts that a write has.
+/// The most parts of a write.
 pub const PARTS_MAX: usize = 64;
 
 impl DurableWrite {
@@ -76,7 +76,7 @@ impl DurableWrite {
 pub struct Completed {
     /// The token of the write.
     pub token: u64,
-    /// Its parts.
+    /// The parts of the write, with their buffers.
     pub parts: Vec<Part>,
     /// `Ok` if the write is durable.
     pub result: Result<()>,
@@ -84,25 +84,25 @@ pub struct Completed {
 
 /// A queue that takes durable writes and reports their completion.
 pub trait DurableQueue: Send + Sync {
-    /// Returns the most writes that may be in flight. A caller submits no more.
+    /// Returns the most writes that may be in flight. The caller must not submit more.
     fn depth(&self) -> usize;
 
-    /// Begins a write. Every failure is reported by the completion.
+    /// Begins a write. If it fails, its completion has the error.
     fn submit(&self, write: DurableWrite);
 
-    /// Appends the writes that have completed to `done`, in any order. Never waits.
+    /// Appends the completed writes to `done`, in any order. Never waits.
     fn collect(&self, done: &mut Vec<Completed>);
 
-    /// Returns when there is something to collect, or nothing is in flight. At most one thread calls this at a time,
-    /// and no other thread collects during the call.
+    /// Waits until a write has completed or no write is in flight. At most one thread calls this at a time, and no
+    /// other thread collects during the call.
     fn wait(&self);
 
-    /// Returns a descriptor that is readable while there is something to collect. `None`: writes complete only while a
-    /// thread waits.
+    /// Returns a descriptor that is readable while a completed write has not been collected. `None`: writes complete
+    /// only while a thread waits.
     fn ready(&self) -> Option<BorrowedFd<'_>>;
 }
 
-/// A queue whose writes are made by the thread that waits for them, one after the other.
+/// A queue whose writes are made, one after the other, by the thread that waits for them.
 pub struct WaitQueue {
     through: Through,
     pending: Mutex<VecDeque<DurableWrite>>,

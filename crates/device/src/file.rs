@@ -1,17 +1,16 @@
 //! A directory of a real file system.
 //!
-//! A file opened for direct I/O holds two descriptors: a direct one, which bypasses the cache, and a
-//! buffered one. An access uses the direct one if its offset, length and address are
-//! multiples of a sector, else the buffered one; the kernel keeps the two coherent. Both are
-//! opened together, because the path may name another file later.
-//! File systems without direct I/O refuse it with `EINVAL`, some only at the first access;
-//! either way the file falls back to the cache, and [`File::is_direct`] returns `false`.
+//! A file opened for direct I/O has two descriptors: a direct one, which bypasses the cache, and a buffered one. An
+//! access uses the direct one if its offset, length and address are multiples of a sector. Otherwise it uses the
+//! buffered one. The kernel keeps both coherent. Both are opened together, because the path may lead to another file
+//! later. File systems without direct I/O refuse it with `EINVAL`, some of them only at the first access. In both
+//! cases the file uses only the cache, and [`File::is_direct`] returns `false`.
 //!
 //! # Invariants
 //!
 //! * Directories are created with mode 0700 and files with 0600, even if the umask allows more.
-//! * A directory that [`Disk::make_dir`] has returned is durable: its parents are synced.
-//! * A sync is issued once: a failure is reported, never retried.
+//! * When [`Disk::make_dir`] has returned, the directory is durable: its parents are synced.
+//! * A sync is issued once. A failed sync is reported and never retried.
 
 mod dirs;
 mod locks;
@@ -43,13 +42,13 @@ pub use real::read_ahead;
 use real::{RealFile, refuses_direct};
 pub use regular::{open_regular, read_input};
 
-/// A disk that is a directory.
+/// A disk in a directory of a real file system.
 #[derive(Debug)]
 pub struct FileDisk {
     root: PathBuf,
-    /// The setting: how the log's writes are to become durable.
+    /// The setting that says how the log's writes become durable.
     log_io: LogIo,
-    /// The way that was found when the first queue was made.
+    /// The method that was chosen when the first queue was made, and the reason.
     way: OnceLock<LogWayReport>,
     /// The locks that writes in flight keep.
     locks: Mutex<Vec<Weak<OwnedFd>>>,
@@ -57,11 +56,11 @@ pub struct FileDisk {
 }
 
 impl FileDisk {
-    /// Returns the disk below `root`, which is created with mode 0700 if it is missing.
+    /// Returns the disk below `root`. If the directory `root` does not exist, it is created with mode 0700.
     pub fn new(root: &Path) -> Result<FileDisk> {
         let disk = FileDisk::at(root);
         match disk.make_durable_dir(root) {
-            // The caller named the root, not the parent that is missing.
+            // The caller named the root. So the error names it, and not the parent that is missing.
             Err(Error::Io { op, source, .. }) => {
                 Err(Error::io(op, root.display().to_string(), source))
             }
@@ -69,13 +68,13 @@ impl FileDisk {
         }
     }
 
-    /// Like [`new`](Self::new), as a shared [`Disk`] for the parts of a database.
+    /// Like [`new`](Self::new), but returns a shared [`Disk`].
     pub fn shared(root: &Path) -> Result<Arc<dyn Disk>> {
         Ok(Arc::new(FileDisk::new(root)?))
     }
 
-    /// Returns the disk below `root`, which need not exist. Until it does, nothing is found. [`Disk::make_dir`] makes
-    /// it.
+    /// Returns the disk below `root`. The directory `root` need not exist: [`Disk::make_dir`] makes it, and until
+    /// then no file is found.
     #[must_use]
     pub fn at(root: &Path) -> FileDisk {
         FileDisk {
@@ -87,7 +86,7 @@ impl FileDisk {
         }
     }
 
-    /// Sets the way in which the log's writes become durable.
+    /// Sets how the log's writes become durable.
     #[must_use]
     pub fn with_log_io(self, log_io: LogIo) -> FileDisk {
         FileDisk { log_io, ..self }
@@ -124,7 +123,7 @@ impl FileDisk {
         Ok(Arc::new(RealFile::new(path, full, buffered, around)))
     }
 
-    /// Creates `dir` and the parents it lacks, each made durable in its parent.
+    /// Creates `dir` and its missing parents. Each is made durable in its parent.
     fn make_durable_dir(&self, dir: &Path) -> Result<()> {
         if dir.is_dir() {
             return Ok(());
@@ -346,7 +345,7 @@ mod tests {
         let disk = FileDisk::new(dir.path()).unwrap();
         let file = disk.create("f", Access::Buffered).unwrap();
         file.write_at(0, b"kept").unwrap();
-        // No file system holds a file of 2^62 bytes.
+        // No file system can have a file of 2^62 bytes.
         let refused = file.allocate(1 << 62).unwrap_err();
         assert!(refused.is_disk_full(), "{refused}");
         assert_eq!(file.len().unwrap(), 4);

@@ -8,19 +8,18 @@ use perdura_base::Result;
 use crate::path::{check_dir, check_file};
 use crate::{Access, Disk, DurableQueue, File, FileId, Locks, LogWayReport};
 
-/// A disk whose root is a folder of another disk. Files keep the path that they have on that disk, so that messages
-/// show their real place.
+/// A disk whose root is a folder of another disk. The path of a file in messages is its path on the other disk.
 pub struct Folder {
     disk: Arc<dyn Disk>,
     root: String,
 }
 
 impl Folder {
-    /// Returns the folder `root` of a disk. It need not exist; [`make_dir`](Disk::make_dir) with an empty path makes
-    /// it.
+    /// Returns folder `root` of a disk. The folder need not exist: [`make_dir`](Disk::make_dir) with an empty path
+    /// makes it.
     ///
     /// # Errors
-    /// [`Error::Usage`](perdura_base::Error::Usage) for a path that does not stay below the disk's root.
+    /// [`Error::Usage`](perdura_base::Error::Usage) for a path that leads out of the disk's root.
     pub fn new(disk: Arc<dyn Disk>, root: &str) -> Result<Folder> {
         check_file(root)?;
         let root = root.to_owned();

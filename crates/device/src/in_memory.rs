@@ -1,7 +1,7 @@
-//! Directories on file systems in memory, where a sync makes nothing durable.
+//! Recognizes directories on file systems in memory, where a sync makes nothing durable.
 //!
-//! Everything above treats a log on such a file system as durable, but a power cut destroys it. That is useful for
-//! tests. Anywhere else it is a mistake that must be reported.
+//! The database treats a log on such a file system as durable, but the log is lost when the power fails. That is
+//! useful for tests. Otherwise it is a mistake that must be reported.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -9,13 +9,13 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{major, minor, statfs};
 
-/// The numbers by which the system names file systems.
+/// The identifiers of file system types that the system returns.
 const TMPFS: u64 = 0x0102_1994;
 const RAMFS: u64 = 0x8584_58f6;
 const OVERLAY: u64 = 0x794c_7630;
 
-/// Returns the file system in memory that holds a directory. `None`: it is another file system, or the system does not
-/// say.
+/// Returns the name of the memory file system that a directory is on. `None`: the directory is on another file
+/// system, or the system does not say.
 #[must_use]
 pub fn in_memory(dir: &Path) -> Option<&'static str> {
     match kind(dir)? {
@@ -37,11 +37,12 @@ pub fn in_memory(dir: &Path) -> Option<&'static str> {
 
 fn kind(dir: &Path) -> Option<u64> {
     let found = statfs(dir).ok()?.f_type;
-    // A 32-bit number in a signed word.
+    // The type is a 32-bit number in a signed word.
     Some(u64::from_ne_bytes(found.to_ne_bytes()) & 0xffff_ffff)
 }
 
-/// Returns the directory to which an overlay with this device number writes.
+/// Returns the directory to which the overlay with this device number writes. `mounts` is the text of the system's
+/// list of mounts.
 fn upper_dir(mounts: &str, device: &str) -> Option<PathBuf> {
     let is_device = |line: &&str| line.split(' ').nth(2) == Some(device);
     let line = mounts.lines().find(is_device)?;

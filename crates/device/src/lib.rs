@@ -1,30 +1,31 @@
-//! Disks and clocks: the traits through which the core does all I/O.
+//! Disks and clocks: the traits for all I/O of the core.
 //!
-//! The engine reaches the outside through [`Disk`], [`File`] and [`Clock`] alone. They are trait objects, so that the
-//! same machine code runs in production and under the simulator. One virtual call per I/O is negligible beside a system
-//! call, and hot in-memory paths never cross this boundary.
+//! The engine does all its I/O and reads all clocks by [`Disk`], [`File`] and [`Clock`]. They are trait objects, so
+//! the same machine code runs in production and in the simulator. One virtual call per I/O is negligible compared
+//! with a system call, and hot paths in memory make no such calls.
 //!
-//! | implementation | for |
+//! | implementation | purpose |
 //! |---|---|
-//! | [`FileDisk`] | a directory of a real file system; direct I/O and a ring where they are allowed |
-//! | [`MemDisk`] | memory, durable at once: unit tests, benchmarks without a disk |
-//! | [`ModelDisk`] | another disk, slowed to a set bandwidth and latency |
-//! | [`SimDisk`] | memory that fails as disks do: power cuts, torn and lost writes, rot |
-//! | [`ReadOnly`] | a view that refuses every change |
+//! | [`FileDisk`] | a directory of a real file system, with direct I/O and a ring if the system allows them |
+//! | [`MemDisk`] | memory in which writes are durable at once, for unit tests and benchmarks without a disk |
+//! | [`ModelDisk`] | slows another disk down to a given bandwidth and latency |
+//! | [`SimDisk`] | memory that fails like disks: power cuts, torn and lost writes, rot |
+//! | [`ReadOnly`] | a view of a disk that refuses every change |
 //! | [`Folder`] | a folder of another disk |
-//! | [`OverlayDisk`] | another disk, whose changes go to a scratch file and change nothing below |
+//! | [`OverlayDisk`] | writes the changes of another disk to a scratch file, and leaves that disk unchanged |
 //!
 //! # Contract
 //!
-//! * Paths are relative to the disk's root, with `/` between parts.
-//! * A write is durable when a later [`File::sync`] of that file has returned `Ok`, and not before. A file's name is
-//!   durable when a later [`Disk::sync_dir`] of its directory has.
-//! * [`Disk::rename`] replaces an existing target, [`Disk::publish`] never does. Of several publishers of one name, in
-//!   one process or in several, exactly one succeeds.
-//! * A durable write is durable when it has returned or completed with `Ok`, its own range alone: see [`durable`].
-//! * After a failed sync nothing may be assumed about the writes since the last good one. Callers latch the failure and
-//!   never retry.
-//! * [`File::read_at`] returns fewer bytes than asked only at the end of the file.
+//! * Paths are relative to the disk's root, and `/` separates their parts.
+//! * A write becomes durable only when a later [`File::sync`] of the file returns `Ok`. The name of a file becomes
+//!   durable only when a later [`Disk::sync_dir`] of its directory returns `Ok`.
+//! * [`Disk::rename`] replaces an existing target, [`Disk::publish`] never does. If several threads or processes
+//!   publish the same name, exactly one succeeds.
+//! * A durable write makes only its own range durable. It has done so when it has returned or completed with `Ok`:
+//!   see [`durable`].
+//! * After a failed sync it is unknown which writes since the last successful one are durable. The caller must treat
+//!   the file as failed from then on, and must not sync it again.
+//! * [`File::read_at`] returns fewer bytes than requested only at the end of the file.
 
 mod aligned;
 mod clock;
@@ -63,59 +64,60 @@ pub use read_only::{ReadDir, ReadFile, ReadOnly};
 pub use sim::{CrashProfile, FaultPlan, SimDisk, SimSnapshot, SyncFailure};
 pub use write_cache::WriteCache;
 
-/// The way in which a file is to be accessed.
+/// The method of accessing a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
     /// Through the operating system's cache.
     Buffered,
-    /// Bypassing that cache, where the file system allows. Offsets, lengths and addresses are multiples
-    /// of [`SECTOR_BYTES`](perdura_base::limits::SECTOR_BYTES); use [`AlignedBuf`].
+    /// Bypassing that cache if the file system allows it. Offsets, lengths and addresses must be multiples of
+    /// [`SECTOR_BYTES`](perdura_base::limits::SECTOR_BYTES); use [`AlignedBuf`].
     Direct,
 }
 
-/// The way in which a write becomes durable in the thread that makes it.
+/// The method by which a thread makes its write durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Through {
-    /// By a write and then a sync of the file.
+    /// A write and then a sync of the file.
     WriteAndSync,
-    /// By one write that returns when its range is durable (`RWF_DSYNC`).
+    /// One write that returns when its range is durable (`RWF_DSYNC`).
     Dsync,
 }
 
-/// The number that a file system gives a file. No two open files have the same number.
+/// The identity of a file. No two open files have the same one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileId {
-    /// The file system.
+    /// The number of the file system.
     pub device: u64,
-    /// The number in that file system.
+    /// The number of the file in that file system.
     pub number: u64,
 }
 
-/// The locks of a database, held until they are dropped.
+/// The locks of a database. They are released when this is dropped.
 pub type Locks = Vec<Box<dyn std::any::Any + Send + Sync>>;
 
-/// A directory tree that holds one database, or part of it.
+/// A directory tree that holds a database or a part of it.
 pub trait Disk: Send + Sync + 'static {
-    /// Creates an empty file. An existing file is an error.
+    /// Creates an empty file. Fails if the file exists.
     fn create(&self, path: &str, access: Access) -> Result<Arc<dyn File>>;
 
-    /// Opens an existing file for reading and writing; see
-    /// [`Error::is_not_found`](perdura_base::Error::is_not_found).
+    /// Opens an existing file for reading and writing. If it does not exist, the error is
+    /// [`is_not_found`](perdura_base::Error::is_not_found).
     fn open(&self, path: &str, access: Access) -> Result<Arc<dyn File>>;
 
-    /// Returns the names in a directory, sorted. A missing directory is an error.
+    /// Returns the names in a directory, sorted. Fails if the directory does not exist.
     fn list(&self, dir: &str) -> Result<Vec<String>>;
 
-    /// Creates a directory and its parents. An existing directory is no error.
+    /// Creates a directory and its missing parents. Succeeds if the directory exists.
     fn make_dir(&self, dir: &str) -> Result<()>;
 
-    /// Renames a file within the disk, replacing an existing target. Files that are open stay
-    /// usable and keep the path they were opened with in their messages.
+    /// Renames a file of the disk. Replaces an existing target. Files that are open stay usable, and their messages
+    /// keep the old path.
     fn rename(&self, from: &str, to: &str) -> Result<()>;
 
-    /// Gives a file another name within the disk, like [`rename`](Self::rename), but never replaces a target. If the
-    /// target exists, file or directory, this fails with [`AlreadyExists`](std::io::ErrorKind::AlreadyExists), and both
-    /// stay. The new name is durable when a later [`sync_dir`](Self::sync_dir) of its directory has returned `Ok`.
+    /// Gives a file of the disk another name, like [`rename`](Self::rename), but never replaces a target. If the
+    /// target exists, be it a file or a directory, this fails with
+    /// [`AlreadyExists`](std::io::ErrorKind::AlreadyExists) and changes nothing. The new name becomes durable when a
+    /// later [`sync_dir`](Self::sync_dir) of its directory returns `Ok`.
     fn publish(&self, from: &str, to: &str) -> Result<()>;
 
     /// Removes a file.
@@ -124,41 +126,43 @@ pub trait Disk: Send + Sync + 'static {
     /// Makes the names in a directory durable.
     fn sync_dir(&self, dir: &str) -> Result<()>;
 
-    /// Takes the exclusive lock file `path`, creating it if needed, until the guard is dropped.
-    /// Fails with [`Error::Locked`](perdura_base::Error::Locked) if another holder exists.
+    /// Locks the lock file `path` exclusively until the guard is dropped. Creates the file if it does not exist.
+    /// Fails with [`Error::Locked`](perdura_base::Error::Locked) if the lock is held already.
     fn lock(&self, path: &str) -> Result<Box<dyn std::any::Any + Send + Sync>>;
 
-    /// Takes the exclusive lock of a file or directory that exists, until the guard is dropped. The empty path is the
-    /// root. `None`: the disk has no such locks. Fails with [`Error::Locked`](perdura_base::Error::Locked) if another
-    /// holder exists.
+    /// Locks an existing file or directory exclusively until the guard is dropped. The empty path is the root.
+    /// `None`: the disk has no such locks. Fails with [`Error::Locked`](perdura_base::Error::Locked) if the lock is
+    /// held already.
     fn lock_present(&self, _path: &str) -> Result<Option<Box<dyn std::any::Any + Send + Sync>>> {
         Ok(None)
     }
 
-    /// Returns the number of the file at a path; the empty path is the root. `None`: the disk does not number its
-    /// files. A missing file is an error.
+    /// Returns the identity of the file at a path. The empty path is the root. `None`: the disk has no file
+    /// identities. Fails if the file does not exist.
     fn identity(&self, _path: &str) -> Result<Option<FileId>> {
         Ok(None)
     }
 
-    /// Lets the writes in flight on this disk keep `locks` even if the process is killed. So no other process gets the
-    /// locks before the last write has landed. For disks on which writes outlive a process.
+    /// Lets writes in flight on this disk keep `locks`, even if the process is killed. So no other process
+    /// gets the locks before the last write has reached the disk. Only for disks whose writes continue after the
+    /// process was killed.
     fn keep_locked(&self, _locks: &Locks) {}
 
-    /// Returns a queue for durable writes to files of this disk.
+    /// Returns a queue for durable writes to this disk's files.
     ///
     /// # Errors
-    /// The disk's. Also if the settings ask for a way that the disk does not have.
+    /// Errors of the disk. Also an error if the settings require a method that the disk does not support.
     fn durable_queue(&self) -> Result<Box<dyn DurableQueue>> {
         Ok(Box::new(WaitQueue::new(Through::WriteAndSync)))
     }
 
-    /// Returns the way in which [`durable_queue`](Self::durable_queue) makes writes durable, and the reason.
+    /// Returns the method by which [`durable_queue`](Self::durable_queue) makes writes durable, and why it was
+    /// chosen.
     fn log_way(&self) -> Option<LogWayReport> {
         None
     }
 
-    /// Returns the root directory, which names the disk in messages.
+    /// Returns the path of the root directory, for messages.
     fn name(&self) -> String;
 }
 
@@ -172,27 +176,27 @@ pub trait File: Send + Sync {
         Ok(self.len()? == 0)
     }
 
-    /// Reads up to `buf.len()` bytes at `offset`; fewer only at the end of the file.
+    /// Reads up to `buf.len()` bytes at `offset`. Returns their number, which is smaller only at the end of the file.
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize>;
 
-    /// Hints that `len` bytes at `offset` will be read soon through a cache. A file that reads ahead begins to read
-    /// them, and the caller does not wait. A hint changes nothing and cannot fail.
+    /// Hints that `len` bytes at `offset` will soon be read through the cache. The file may begin to read them ahead.
+    /// The call does not wait and cannot fail.
     fn will_read(&self, _offset: u64, _len: u64) {}
 
-    /// Writes all of `data` at `offset`, growing the file if needed.
+    /// Writes all of `data` at `offset`. The file grows if needed.
     fn write_at(&self, offset: u64, data: &[u8]) -> Result<()>;
 
-    /// Grows the file to `len` bytes of allocated, written zeros (from its current end), so that later overwrites
-    /// change no metadata. A full disk is an error and leaves the file shorter.
+    /// Grows the file from its present end to `len` bytes by writing zeros into allocated space. So later overwrites
+    /// do not change metadata. If the disk is full, this fails and the file stays shorter.
     fn allocate(&self, len: u64) -> Result<()>;
 
-    /// Sets the length. New bytes read as zeros and may be holes.
+    /// Sets the length. New bytes read as zeros and may take no space.
     fn set_len(&self, len: u64) -> Result<()>;
 
     /// Makes all earlier writes to this file durable.
     fn sync(&self) -> Result<()>;
 
-    /// Writes `parts`, one behind the other, and returns when they are durable.
+    /// Writes `parts` one after the other from `offset` on. Returns when they are durable.
     fn write_durable(&self, offset: u64, parts: &[&[u8]], _through: Through) -> Result<()> {
         let mut at = offset;
         for part in parts {
@@ -202,25 +206,25 @@ pub trait File: Send + Sync {
         self.sync()
     }
 
-    /// Returns the descriptor for direct I/O. `None`: the file is not the operating system's, or does not take direct
-    /// I/O.
+    /// Returns the descriptor for direct I/O. `None`: this is not a file of the operating system, or it does not
+    /// support direct I/O.
     fn direct_fd(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
         None
     }
 
-    /// Returns the number of the file, whatever its names are; see [`Disk::identity`].
+    /// Returns the identity of the file, which does not depend on its names; see [`Disk::identity`].
     fn identity(&self) -> Result<Option<FileId>> {
         Ok(None)
     }
 
-    /// Returns the path with which the file was opened.
+    /// Returns the path by which the file was opened.
     fn path(&self) -> &str;
 
     /// Returns whether I/O actually bypasses the cache.
     fn is_direct(&self) -> bool;
 }
 
-/// Reads exactly `buf.len()` bytes, or fails because the file is too short.
+/// Reads exactly `buf.len()` bytes. Fails if the file ends before that.
 pub fn read_exact_at(file: &dyn File, offset: u64, buf: &mut [u8]) -> Result<()> {
     let got = file.read_at(offset, buf)?;
     assert!(got <= buf.len(), "{got} bytes were read into {}", buf.len());

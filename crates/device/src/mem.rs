@@ -1,4 +1,4 @@
-//! A disk in memory on which a write is durable at once.
+//! A disk in memory. Its writes are durable at once.
 //!
 //! It serves unit tests, and benchmarks that measure the engine without a disk.
 //! [`SimDisk`](crate::SimDisk) simulates crashes.
@@ -23,7 +23,7 @@ pub struct MemDisk {
     tree: Arc<Mutex<Tree>>,
 }
 
-/// All names. Its lock is never held while a file's bytes are locked.
+/// All names. While a file's bytes are locked, this must not be locked.
 #[derive(Debug, Default)]
 struct Tree {
     files: BTreeMap<String, Bytes>,
@@ -44,7 +44,7 @@ impl Tree {
         dir.is_empty() || self.dirs.contains(dir)
     }
 
-    /// Returns the number of a file or directory. A directory is never removed, so its path numbers it.
+    /// Returns the identity of a file or directory. A directory is never removed, so its path identifies it.
     fn find(&self, op: &'static str, path: &str) -> Result<FileId> {
         match self.files.get(path) {
             Some(bytes) => Ok(id_of(bytes)),
@@ -74,7 +74,7 @@ impl Tree {
     }
 }
 
-/// Returns the number of a file, which is the address of its bytes.
+/// Returns the identity of a file. It is the address of the file's bytes.
 fn id_of(bytes: &Bytes) -> FileId {
     FileId {
         device: 0,
@@ -252,7 +252,7 @@ struct MemFile {
 }
 
 impl MemFile {
-    /// Returns an offset as an index. Memory has no room for an offset that does not fit.
+    /// Converts an offset to an index. Fails if the offset is larger than any memory.
     fn index(&self, op: &'static str, offset: u64) -> Result<usize> {
         usize::try_from(offset).map_err(|_| {
             Error::io(

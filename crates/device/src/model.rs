@@ -1,26 +1,26 @@
-//! Another disk, slowed to a set bandwidth and latency. It shows the effect of a slower or faster device on throughput
-//! and restart time without the device.
+//! A disk that slows another one down to a set bandwidth and latency. It shows how throughput and restart time would
+//! be on a slower or faster device.
 //!
-//! All files of a disk share one bucket: each byte read or written takes its share of the bandwidth, in the order in
-//! which the calls arrive. Reads and syncs also wait for the latency, which overlaps with other calls, as on a device
-//! with a queue.
+//! All files of a disk share one bucket. Each byte that is read or written takes its share of the bandwidth, in the
+//! order in which the calls arrive. Reads and syncs also wait for the latency. The latencies of several calls
+//! overlap, as on a device with a queue.
 //!
-//! # Keeping the rate with sleeps alone
+//! # Keeping the rate by sleeping only
 //!
-//! A model that spins takes CPU from the program being measured. A model that sleeps wakes late, and later still when
-//! all cores are busy. Four rules keep the rate exact without spinning:
+//! If a model spins, it takes CPU time from the program that is measured. If it sleeps, it wakes late, and even later
+//! when all cores are busy. Four rules keep the rate exact without spinning:
 //!
-//! * A wait too short for a sleep stays in the bucket as debt. The call that makes the debt long enough sleeps for all
-//!   of it, so a series of small reads cost one sleep.
-//! * The time by which a sleep overshot is credited to the next transfer, because a drive continues to read ahead while
-//!   its reader is late. An idle device has no credit: no reader overslept.
-//! * A drive reads ahead. A read that continues where the last one ended finds up to 2 MiB already read, if the host
-//!   left the time for it. So a reader that computes between two reads, or waits for a processor, does not stop the
-//!   disk. Queued I/O would behave in this way, too.
-//! * Only a latency below a millisecond has its last 50 us spun, because nothing can make up for its late wake-up.
+//! * A wait that is too short for a sleep is added to a debt in the bucket. The call that makes the debt long enough
+//!   sleeps for all of it. So a series of small reads needs only one sleep.
+//! * If a sleep was too long, the next transfer is shorter by that time, because a real drive reads ahead while its
+//!   reader is late. An idle device gets no such credit.
+//! * A drive reads ahead. A read that continues where the last one ended finds up to 2 MiB already read, if there was
+//!   time for it. So a reader that computes between two reads, or waits for a processor, does not stop the disk.
+//!   Queued I/O would have the same effect.
+//! * Only for a latency below a millisecond the last 50 us are spun, because a late wake-up could not be made up for.
 //!
-//! This is the only file of the crate that lets time pass. The caller supplies clock and sleep; the clock must advance
-//! by itself.
+//! This is the only file of the crate that waits for time to pass. The caller supplies the clock and the sleep. The
+//! clock must advance without calls.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -33,18 +33,18 @@ use perdura_base::Result;
 use crate::path::bytes_u64;
 use crate::{Access, Clock, Disk, File, FileId};
 
-/// The end of a short latency that is spun, nanoseconds.
+/// The last part of a short latency, which is spun, nanoseconds.
 const SPIN_NS: u64 = 50_000;
-/// The shortest latency that is slept to its end, nanoseconds.
+/// A latency of this length or longer is slept entirely, nanoseconds.
 const SPIN_BELOW_NS: u64 = 1_000_000;
-/// The largest debt that is not worth a sleep, nanoseconds.
+/// A debt up to this length does not cause a sleep, nanoseconds.
 const DEBT_NS: u64 = 200_000;
-/// The most credit for one late wake-up, nanoseconds.
+/// The most credit for one sleep that was too long, nanoseconds.
 const CREDIT_NS: u64 = 50_000_000;
 
-/// The bytes that a drive reads ahead.
+/// The most bytes that a drive reads ahead.
 const READ_AHEAD_BYTES: u64 = 2 << 20;
-/// The largest offset at which a read counts as the first of its file, bytes: behind a header.
+/// A read at an offset up to this counts as the first read of its file, bytes. A header may come before it.
 const FIRST_READ_BYTES: u64 = 4096;
 
 /// A disk with a modelled speed.
@@ -55,8 +55,8 @@ pub struct ModelDisk {
 }
 
 impl ModelDisk {
-    /// Wraps `inner`, slowed to `mb_per_s` (10^6 bytes a second; 0 is no limit) and `latency_us` for each read and each
-    /// sync. `sleep` is `std::thread::sleep` outside tests.
+    /// Slows `inner` down to `mb_per_s` (10^6 bytes a second; 0 means no limit), and delays each read and each sync
+    /// by `latency_us`. `sleep` is `std::thread::sleep` outside tests.
     #[must_use]
     pub fn new(
         inner: Arc<dyn Disk>,
@@ -82,9 +82,9 @@ impl ModelDisk {
         }
     }
 
-    /// Lays out the disk's files in advance, one behind the other. Allocating then costs no transfer, and a sequential
-    /// read continues from the end of one file at the start of another. This models a log whose segments have all been
-    /// written once and are reused.
+    /// Models files that were all written before and lie one after the other. Allocating then costs no transfer, and
+    /// reading can continue from the end of one file to the start of another without a seek. An example is a log that
+    /// reuses its segments.
     #[must_use]
     pub fn laid_out(self) -> ModelDisk {
         ModelDisk {
@@ -93,7 +93,7 @@ impl ModelDisk {
         }
     }
 
-    /// Returns the time that the device has spent on transfers at its bandwidth, nanoseconds. Zero without a limit.
+    /// Returns the time that the device has spent on transfers, nanoseconds. It is 0 if the bandwidth has no limit.
     #[must_use]
     pub fn busy_ns(&self) -> u64 {
         self.device.busy_ns.load(Ordering::Relaxed)
@@ -109,7 +109,7 @@ impl ModelDisk {
     }
 }
 
-/// The device that all files share.
+/// The device that all files of the disk share.
 struct Device {
     mb_per_s: u64,
     latency_ns: u64,
@@ -117,32 +117,32 @@ struct Device {
     sleep: fn(Duration),
     bucket: Mutex<Bucket>,
     busy_ns: AtomicU64,
-    /// The number of files opened. Each file takes it as its number.
+    /// The number of files that were opened. It gives each file its number.
     files: AtomicU64,
 }
 
-/// The place of a read.
+/// The position of a read.
 struct Read {
     file: u64,
     from: u64,
-    /// True if the read reached the end of its file, and files lie one behind the other.
+    /// True if the read has reached the end of its file and the files lie one after the other.
     follows: bool,
 }
 
-/// The transfers that the bandwidth still has to make.
+/// The transfers that the device has not finished.
 #[derive(Default)]
 struct Bucket {
-    /// The end of the last accepted transfer, nanoseconds of the clock.
+    /// The time at which the last accepted transfer ends, nanoseconds of the clock.
     free_at_ns: u64,
-    /// The delay of the last late wake-up, nanoseconds.
+    /// The time by which the last sleep was too long, nanoseconds.
     credit_ns: u64,
     /// The end of the last transfer, if it was a read: the file, the offset, and whether the start of another file
-    /// continues from there.
+    /// follows there.
     head: Option<(u64, u64, bool)>,
 }
 
 impl Bucket {
-    /// Returns whether a read continues where the last one ended.
+    /// Returns whether a read continues where the last read ended.
     fn goes_on(&self, read: &Read) -> bool {
         self.head.is_some_and(|(file, end, at_end)| {
             (file == read.file && end == read.from)
@@ -174,7 +174,7 @@ impl Device {
             );
             until = until.max(bucket.free_at_ns);
         } else if bytes == 0 && self.mb_per_s > 0 {
-            // A sync waits for the transfers before it.
+            // A sync waits until the transfers before it have ended.
             until = until.max(self.bucket.lock().free_at_ns);
         }
         self.wait_until(until, latency_ns);
@@ -256,7 +256,7 @@ impl Disk for ModelDisk {
 struct ModelFile {
     inner: Arc<dyn File>,
     device: Arc<Device>,
-    /// The number of the file in the order of opening.
+    /// The number of this opening of the file.
     number: u64,
     allocation_is_free: bool,
 }
@@ -326,12 +326,12 @@ mod tests {
     use std::cell::Cell;
 
     thread_local! {
-        /// The time on this test's thread. It passes by sleeping, and a little with every look at it.
+        /// The time of this test's thread. Sleeping advances it, and each call of the clock advances it a little.
         static NOW_NS: Cell<u64> = const { Cell::new(0) };
         static SLEEPS: Cell<u64> = const { Cell::new(0) };
     }
 
-    /// A clock of slept time. With the real clock these tests would measure the load of a busy machine.
+    /// A clock that advances by sleeps only. With the real clock these tests would fail on a busy machine.
     struct SleptClock;
 
     impl Clock for SleptClock {
@@ -379,7 +379,7 @@ mod tests {
         assert_eq!(disk.busy_ns(), 0, "laying out is free");
         let start = clock.mono_ns();
         let mut buf = [0; 1024];
-        // 2.9 MB at 29 MB/s: 100 ms, in reads of 35 us each.
+        // 2.9 MB at 29 MB/s take 100 ms, each read 35 us.
         for _ in 0..2_832 {
             file.read_at(0, &mut buf).unwrap();
         }

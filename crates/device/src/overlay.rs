@@ -1,26 +1,25 @@
-//! A disk over another disk, for work that must write files and may change nothing: a dry run that restarts a tree.
+//! A disk over another disk. It is for work that must write files but may change nothing, such as a trial restart.
 //!
 //! ```text
 //! read ──► block was written? ──yes──► scratch file          write ──► scratch file, at the block's place there
 //!                             └──no───► the disk below
 //! ```
-//! Written blocks of all files go to one scratch file, so the work *pays for its I/O*. One write to the overlay is one
-//! write below, a read of written bytes reads the scratch file, and a sync syncs it. The places of the blocks are known
-//! in memory alone (about 32 bytes a block). The scratch file loses its name as soon as it is open, so that a killed
-//! process leaves nothing.
+//! The written blocks of all files go to one scratch file, so the work *pays for its I/O*. A write to the overlay is
+//! one write to the scratch file. A read of written bytes reads that file, and a sync syncs it. The positions of the
+//! blocks are only in memory (about 32 bytes a block). The name of the scratch file is removed when the file is open,
+//! so a killed process leaves nothing.
 //!
 //! # Invariants
-//! * The overlay opens, reads and lists the disk below, and never changes it. Nothing else may change it in the
-//!   meantime.
-//! * The bytes of a file's blocks behind its end are zeros.
-//! * A block keeps its place in the scratch file until the overlay is dropped.
+//! * The overlay only opens, reads and lists files of the disk below. Nothing else may change that disk while the
+//!   overlay exists.
+//! * After the end of a file, the rest of its last block is zeros.
+//! * A block keeps its position in the scratch file until the overlay is dropped.
 //!
-//! # Differences from a disk
-//! * A write of a part of a block reads the block first.
-//! * Blocks lie in the scratch file in the order in which they were first written, so scattered writes become adjacent
-//!   ones.
-//! * Allocation takes no space: a full disk shows when the blocks are written.
-//! * A lock that exists below is taken there, too. Any other lock belongs to this overlay alone.
+//! # Differences from other disks
+//! * A write of a part of a block first reads the block.
+//! * The blocks are in the scratch file in the order of their first writes. So scattered writes become adjacent.
+//! * Allocation takes no space. If the disk is full, a later write of the blocks fails.
+//! * If a lock file exists below, it is locked there too. Any other lock is known only in this overlay.
 
 mod blocks;
 
@@ -36,34 +35,34 @@ use self::blocks::{Blocks, OverlayFile, Scratch};
 use crate::path::{check_dir, check_file, name_in, parent};
 use crate::{Access, Disk, File};
 
-/// The name of the scratch file in its directory. The process's number follows, because several processes may work at a
-/// time.
+/// The beginning of the scratch file's name. The id of the process follows, because several processes may use the
+/// same directory.
 const SCRATCH: &str = "overlay.scratch.";
 
-/// A disk over another one that it does not change.
+/// A disk over another disk, which it never changes.
 pub struct OverlayDisk {
     below: Arc<dyn Disk>,
     scratch: Arc<Scratch>,
     names: Arc<Mutex<Names>>,
 }
 
-/// The differences from the names below.
+/// The names that differ from those below.
 #[derive(Default)]
 struct Names {
-    /// Files that were made or opened here. They hide those below.
+    /// Files that were created or opened in the overlay. They hide files of the same names below.
     files: BTreeMap<String, Arc<Blocks>>,
-    /// Names below that were removed or renamed here.
+    /// Names below that were removed or renamed in the overlay.
     gone: BTreeSet<String>,
     dirs: BTreeSet<String>,
     locked: BTreeSet<String>,
 }
 
 impl OverlayDisk {
-    /// Makes an overlay over `below`, with its scratch file in the directory `dir` of the disk `scratch`. Removes the
-    /// file that an earlier process with this one's number left there.
+    /// Makes an overlay over `below`. Its scratch file is in directory `dir` of disk `scratch`. Removes a scratch
+    /// file that an earlier process with the same id left there.
     ///
     /// # Errors
-    /// The errors of `scratch`. A missing directory is one.
+    /// Errors of `scratch`, also if the directory does not exist.
     pub fn new(below: Arc<dyn Disk>, scratch: &dyn Disk, dir: &str) -> Result<OverlayDisk> {
         let name = format!("{SCRATCH}{}", std::process::id());
         let path = match check_dir(dir)? {
@@ -81,7 +80,7 @@ impl OverlayDisk {
         })
     }
 
-    /// Returns the names in a directory below. `None`: the directory does not exist.
+    /// Returns the names in a directory of the disk below. `None`: the directory does not exist.
     fn names_below(&self, dir: &str) -> Result<Option<Vec<String>>> {
         match self.below.list(dir) {
             Ok(names) => Ok(Some(names)),
@@ -101,7 +100,7 @@ impl OverlayDisk {
         Ok(dir.is_empty() || names.dirs.contains(dir) || self.names_below(dir)?.is_some())
     }
 
-    /// Returns whether a file or a directory has this name.
+    /// Returns whether a file or a directory of this name exists.
     fn has(&self, names: &Names, path: &str) -> Result<bool> {
         if names.files.contains_key(path) || names.dirs.contains(path) {
             return Ok(true);
@@ -113,7 +112,7 @@ impl OverlayDisk {
         Ok(is_below && !names.gone.contains(path))
     }
 
-    /// Fails if the directory of `path` does not exist. Checks nothing else.
+    /// Fails if the parent directory of `path` does not exist.
     fn check_room(&self, names: &Names, op: &'static str, path: &str) -> Result<()> {
         if self.has_dir(names, parent(path))? {
             return Ok(());
@@ -121,7 +120,7 @@ impl OverlayDisk {
         Err(failed(op, path, io::ErrorKind::NotFound))
     }
 
-    /// Returns the file at a name, from the overlay or from below.
+    /// Returns the file of a name, from the overlay or from the disk below.
     fn file(&self, names: &mut Names, op: &'static str, path: &str) -> Result<Arc<Blocks>> {
         if let Some(file) = names.files.get(path) {
             return Ok(Arc::clone(file));
@@ -162,7 +161,7 @@ fn failed(op: &'static str, path: &str, kind: io::ErrorKind) -> Error {
 }
 
 impl Names {
-    /// Moves a file to a name and replaces any file there.
+    /// Renames a file. Replaces an existing file of the new name.
     fn put(&mut self, from: &str, to: &str, file: Arc<Blocks>) {
         assert!(!self.dirs.contains(to), "{to} is a directory");
         self.take(from);

@@ -1,5 +1,5 @@
-//! The paths that a disk accepts: relative ones that stay below its root. All disks share the rule, so a path that
-//! passes in the simulator passes on a file system.
+//! The paths that disks accept: relative paths that stay below the root. All disks use the same rule, so a path that
+//! the simulator accepts is also accepted on a file system.
 
 use perdura_base::{Error, Result};
 
@@ -17,7 +17,7 @@ pub(crate) fn check_file(path: &str) -> Result<()> {
     Ok(())
 }
 
-/// Checks the path of a directory. The empty path and `.` both mean the root, which is returned as the empty path.
+/// Checks the path of a directory. Returns it; for `.` returns the empty path. Both mean the root.
 pub(crate) fn check_dir(dir: &str) -> Result<&str> {
     if dir.is_empty() || dir == "." {
         return Ok("");
@@ -33,7 +33,7 @@ pub(crate) fn parent(path: &str) -> &str {
     dir
 }
 
-/// Returns the name of `path` within `dir`, if it lies directly there.
+/// Returns the name of `path` in `dir`. `None`: `path` is not directly in `dir`.
 pub(crate) fn name_in<'a>(dir: &str, path: &'a str) -> Option<&'a str> {
     let name = if dir.is_empty() {
         path
@@ -43,7 +43,7 @@ pub(crate) fn name_in<'a>(dir: &str, path: &'a str) -> Option<&'a str> {
     (!name.is_empty() && !name.contains('/')).then_some(name)
 }
 
-/// Returns a length in memory as a length in a file.
+/// Converts a length in memory to a length in a file.
 pub(crate) fn bytes_u64(bytes: usize) -> u64 {
     u64::try_from(bytes).unwrap_or(u64::MAX)
 }

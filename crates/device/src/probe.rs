@@ -1,9 +1,10 @@
-//! The choice of the way in which the log's writes become durable, by measuring the ways on the log's directory.
+//! The choice of the method that makes the log's writes durable. The methods are measured in the log's directory.
 //!
-//! The quickest way depends on kernel, file system, device and container. A memory file system accepts rings and is
-//! many times slower with them, and a container's profile may forbid them. So each way makes a few equal writes to a
-//! file that is laid out like a segment. The ring is chosen unless it is slower than the best other way by more than a
-//! tenth, because no thread has to wait for its writes. Otherwise the quicker of the two other ways is chosen.
+//! The kernel, the file system, the device and the container decide which method is fastest. A memory file system
+//! accepts rings but is many times slower with them. A container's profile may forbid rings. So each method makes
+//! some writes of the same size to a file that is laid out like a segment. The ring is chosen unless it is slower
+//! than the best other method by more than a tenth, because no thread has to wait for its writes. Otherwise the
+//! faster of the other two methods is chosen.
 
 use std::fmt;
 use std::io;
@@ -19,15 +20,15 @@ use crate::path::bytes_u64;
 use crate::ring::RingQueue;
 use crate::{Access, AlignedBuf, Clock, Disk, File, SystemClock, Through, WriteCache};
 
-/// The setting: how the log's writes are to become durable.
+/// The setting that says how the log's writes become durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum LogIo {
-    /// By the way that is fastest in the measurement.
+    /// The method is chosen by measuring.
     #[default]
     Auto,
-    /// Through a ring, or the log is not opened.
+    /// A ring is used. If it does not work, the log is not opened.
     Ring,
-    /// By a thread that waits.
+    /// A thread writes, syncs and waits.
     Sync,
 }
 
@@ -35,7 +36,7 @@ impl LogIo {
     /// All values.
     pub const ALL: [LogIo; 3] = [LogIo::Auto, LogIo::Ring, LogIo::Sync];
 
-    /// Returns its name in the settings.
+    /// Returns the name of the value in the settings.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -45,26 +46,26 @@ impl LogIo {
         }
     }
 
-    /// Returns the value with a name.
+    /// Returns the value of this name. `None`: no value has it.
     #[must_use]
     pub fn named(name: &str) -> Option<LogIo> {
         LogIo::ALL.into_iter().find(|value| value.name() == name)
     }
 }
 
-/// A way in which a write becomes durable.
+/// A method that makes a write durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogWay {
-    /// Through a ring (`io_uring`): no thread waits.
+    /// A ring (`io_uring`). No thread waits.
     Ring,
-    /// By one write with `RWF_DSYNC`, for which a thread waits.
+    /// One write with `RWF_DSYNC`, for which a thread waits.
     Dsync,
-    /// By a write and `fdatasync`, for which a thread waits.
+    /// A write and `fdatasync`, for which a thread waits.
     Sync,
 }
 
 impl LogWay {
-    /// Returns its name in reports.
+    /// Returns the name of the method in reports.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -75,26 +76,27 @@ impl LogWay {
     }
 }
 
-/// The chosen way, and the reason.
+/// The chosen method, and the reason.
 #[derive(Debug, Clone)]
 pub struct LogWayReport {
-    /// The way.
+    /// The chosen method.
     pub way: LogWay,
-    /// The median duration of a write in each way that works; empty if nothing was measured.
+    /// The median duration of a write by each method that works. Empty if nothing was measured.
     pub measured: Vec<(LogWay, Duration)>,
-    /// The ways that do not work, with the reasons.
+    /// The methods that do not work, each with the reason.
     pub refused: Vec<(LogWay, String)>,
-    /// The processor time of a write and its sync by a thread that waits; zero if nothing was measured. The kernel
-    /// charges a device's part in a write through a ring to no thread; this time includes it.
+    /// The processor time that a thread needs for a write and its sync; zero if nothing was measured. If a ring makes
+    /// the write, the kernel does not charge the device's part of that time to any thread.
     pub cost: Duration,
-    /// The cache of the disk.
+    /// The write cache of the disk.
     pub cache: WriteCache,
-    /// The file system in memory that holds the log, where nothing is durable. `None`: no such file system is known.
+    /// The name of the memory file system on which the log is. There nothing is durable. `None`: no such file system
+    /// was found.
     pub in_memory: Option<&'static str>,
 }
 
 impl LogWayReport {
-    /// Returns the way that the settings ask for, without measurements.
+    /// Returns a report of a method that was not measured.
     fn asked(way: LogWay) -> LogWayReport {
         LogWayReport {
             way,
@@ -106,7 +108,7 @@ impl LogWayReport {
         }
     }
 
-    /// Returns the duration of a write in the chosen way. `None`: nothing was measured.
+    /// Returns the duration of a write by the chosen method. `None`: nothing was measured.
     #[must_use]
     pub fn latency(&self) -> Option<Duration> {
         let chosen = self.measured.iter().find(|(way, _)| *way == self.way);
@@ -139,20 +141,20 @@ impl fmt::Display for LogWayReport {
     }
 }
 
-/// The file for the measurement.
+/// The file to which the measurement writes.
 const PATH: &str = "log-io.tmp";
-/// Its size, bytes. Each write has a separate place.
+/// The size of the file, bytes. Each write has another offset.
 const FILE_BYTES: u64 = 1 << 20;
-/// The number of writes of each way, and the bytes of each.
+/// The number of writes by each method, and the size of each write.
 const WRITES: usize = 20;
 const WRITES_U32: u32 = 20;
 const WRITE_BYTES: usize = 2 * SECTOR_BYTES;
 
-/// Chooses the way for a disk. `locks` are the files that a ring keeps locked: a container's profile may allow rings
-/// and forbid that.
+/// Chooses the method for a disk. `locks` are the files that a ring would keep locked. They are needed for the
+/// measurement, because a container's profile may allow rings but not their file tables.
 ///
 /// # Errors
-/// If a ring was asked for and does not work; the disk's.
+/// An error if the settings require a ring and it does not work; errors of the disk.
 pub(crate) fn choose(
     disk: &dyn Disk,
     log_io: LogIo,
@@ -161,7 +163,7 @@ pub(crate) fn choose(
     if log_io == LogIo::Sync {
         return Ok(LogWayReport::asked(LogWay::Sync));
     }
-    // A file that an earlier process left is of no use.
+    // Remove a file that an earlier process has left.
     match disk.remove(PATH) {
         Err(error) if !error.is_not_found() => return Err(error),
         _ => {}
@@ -171,7 +173,7 @@ pub(crate) fn choose(
     drop(file);
     let removed = disk.remove(PATH);
     let report = match (measured, log_io) {
-        // The disk is too full to measure on. This way works everywhere.
+        // The disk is too full to measure. This method works everywhere.
         (Err(error), LogIo::Auto) if error.is_disk_full() => LogWayReport {
             refused: vec![(LogWay::Ring, error.to_string())],
             ..LogWayReport::asked(LogWay::Sync)
@@ -194,7 +196,7 @@ pub(crate) fn choose(
     }
 }
 
-/// Writes in every way that works, one write of each way in turn, so that a disturbance affects all ways.
+/// Measures every method that works. Each makes one write in turn, so that a disturbance affects all of them.
 fn measure_all(file: &Arc<dyn File>, locks: &[Arc<OwnedFd>]) -> Result<LogWayReport> {
     file.allocate(FILE_BYTES)?;
     file.sync()?;
@@ -217,7 +219,7 @@ fn measure_all(file: &Arc<dyn File>, locks: &[Arc<OwnedFd>]) -> Result<LogWayRep
         while at < trials.len() {
             match trials[at].write(file, bytes_u64(number * WRITE_BYTES), &mut buf) {
                 Ok(()) => at += 1,
-                // No other way is left, so the caller must see this error.
+                // No method is left, so the caller must get this error.
                 Err(error) if trials[at].way == LogWay::Sync => return Err(error),
                 Err(error) => {
                     let refused = trials.remove(at);
@@ -238,14 +240,15 @@ fn measure_all(file: &Arc<dyn File>, locks: &[Arc<OwnedFd>]) -> Result<LogWayRep
     Ok(report)
 }
 
-/// Returns the processor time of this thread.
+/// Returns the processor time that this thread has used.
 fn thread_cpu() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     let part = |part: i64| u64::try_from(part).unwrap_or(0);
     Duration::from_secs(part(time.tv_sec)) + Duration::from_nanos(part(time.tv_nsec))
 }
 
-/// Returns the ring unless it is slower than another way by more than a tenth, else the quickest way.
+/// Returns the ring unless it is slower than the fastest other method by more than a tenth. Otherwise returns that
+/// method.
 fn quickest(measured: &[(LogWay, Duration)]) -> LogWay {
     let ring = measured.iter().find(|(way, _)| *way == LogWay::Ring);
     let others = measured.iter().filter(|(way, _)| *way != LogWay::Ring);
@@ -280,17 +283,17 @@ fn queue_of(
     })
 }
 
-/// A way that is being measured.
+/// A method that is being measured.
 struct Trial {
     way: LogWay,
     queue: Box<dyn DurableQueue>,
     took: Vec<Duration>,
-    /// The processor time of this thread in all writes.
+    /// The processor time of this thread for all its writes.
     cpu: Duration,
 }
 
 impl Trial {
-    /// Makes one write durable. The buffer is lost with a write that fails.
+    /// Makes one durable write. If it fails, the buffer is lost.
     fn write(
         &mut self,
         file: &Arc<dyn File>,

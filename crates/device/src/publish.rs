@@ -1,15 +1,16 @@
-//! A rename that never replaces an existing file, on a real file system.
+//! Renaming a file on a real file system without ever replacing another file.
 //!
-//! Linux has such a rename: `renameat2` with `RENAME_NOREPLACE`. It is one step, and of several processes that publish
-//! one name exactly one succeeds.
+//! Linux has a system call for it: `renameat2` with `RENAME_NOREPLACE`. It is atomic. If several processes publish
+//! the same name, exactly one succeeds.
 //!
 //! # Fallback
-//! File systems that do not take the flag (network and FUSE ones, mostly) refuse it with `EINVAL`, and kernels without
-//! the call with `ENOSYS`. There the file gets the new name as a hard link, which fails if the name exists, and then
-//! loses the old name. The link alone decides which process publishes, so it is still one step. One thing differs: a
-//! crash between the two leaves *both* names, of the same bytes. So does a failure to remove the old name, which is
-//! returned as an error. This costs nothing to a caller that removes temporary files when it starts. A file system that
-//! has neither the flag nor hard links cannot publish: the link's error is returned, and nothing is changed.
+//! Some file systems, mostly network and FUSE ones, refuse the flag with `EINVAL`, and kernels without the call
+//! refuse it with `ENOSYS`. Then the file gets the new name as a hard link, which fails if the name exists, and its
+//! old name is removed. Only the link decides which process succeeds, so this is atomic too. There is one difference:
+//! after a crash between the two calls, both names lead to the file. If removing the old name fails, both names stay
+//! as well, and the error is returned. Callers remove temporary files when they start, so this does no harm. A file
+//! system that supports neither the flag nor hard links cannot publish. The error of the link is then returned, and
+//! nothing has changed.
 
 use std::io;
 use std::path::Path;
@@ -17,7 +18,7 @@ use std::path::Path;
 use rustix::fs::{CWD, RenameFlags, link, renameat_with, unlink};
 use rustix::io::Errno;
 
-/// Renames `source` to `target`, which must not exist.
+/// Renames `source` to `target`. Fails if `target` exists.
 pub(crate) fn publish(source: &Path, target: &Path) -> io::Result<()> {
     debug_assert!(
         source.parent().is_some() && target.parent().is_some(),
@@ -29,7 +30,7 @@ pub(crate) fn publish(source: &Path, target: &Path) -> io::Result<()> {
     }
 }
 
-/// Publishes by a hard link; see the module's text.
+/// Publishes by a hard link; see the module documentation.
 fn link_and_unlink(source: &Path, target: &Path) -> io::Result<()> {
     link(source, target)?;
     Ok(unlink(source)?)
@@ -45,7 +46,7 @@ mod tests {
         result.err().map(|error| error.kind())
     }
 
-    /// Checks that the fallback keeps the promise of the call that it replaces.
+    /// Checks that the fallback behaves like the system call.
     #[test]
     fn both_ways_publish_once_and_replace_nothing() {
         for way in [publish, link_and_unlink] {
@@ -69,7 +70,7 @@ mod tests {
         }
     }
 
-    /// Lets threads publish one name. One of them succeeds, and the name has its bytes.
+    /// Several threads publish the same name. One of them succeeds, and the name has its bytes.
     #[test]
     fn one_of_several_publishers_succeeds() {
         for way in [publish, link_and_unlink] {

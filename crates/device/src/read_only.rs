@@ -1,4 +1,4 @@
-//! Read-only views of disks and files, which refuse every change.
+//! Read-only views of disks and files. They refuse every change.
 
 use std::any::Any;
 use std::io;
@@ -10,7 +10,7 @@ use crate::{Access, Disk, File};
 
 /// The operations of a [`Disk`] that change nothing.
 pub trait ReadDir: Send + Sync + 'static {
-    /// The type of its files.
+    /// The type of the disk's files.
     type File: ReadFile + 'static;
 
     /// Opens a file, like [`Disk::open`].
@@ -25,13 +25,13 @@ pub trait ReadDir: Send + Sync + 'static {
     /// Those of [`Disk::list`].
     fn list(&self, dir: &str) -> Result<Vec<String>>;
 
-    /// Takes a lock, like [`Disk::lock`], but never creates the file.
+    /// Takes a lock, like [`Disk::lock`], but never creates the lock file.
     ///
     /// # Errors
     /// Those of [`Disk::lock`].
     fn lock(&self, path: &str) -> Result<Box<dyn Any + Send + Sync>>;
 
-    /// Takes a lock, like [`Disk::lock_present`], but shared with other readers.
+    /// Takes a lock, like [`Disk::lock_present`], but shares it with other readers.
     ///
     /// # Errors
     /// Those of [`Disk::lock_present`].

@@ -1,19 +1,19 @@
-//! Durable writes through a ring: one `io_uring` write with `RWF_DSYNC`, for which no thread waits.
+//! Durable writes through a ring: each is an `io_uring` write with `RWF_DSYNC`, and no thread waits for it.
 //!
-//! Several threads submit and collect, so the ring is not bound to one of them. A completion is posted
-//! by the thread that submitted, when it next enters the kernel, or by an interrupt that makes it do so.
+//! Several threads submit and collect, so the ring is not bound to one thread. The kernel posts a completion when the
+//! thread that submitted the write next enters the kernel, or an interrupt makes that thread enter it.
 //!
-//! # A killed process's writes land late
-//! After a process is killed, the kernel continues with its writes in flight, and its locks are free long before the
-//! last write has landed. If the next life reused a segment, those writes would overwrite it. So the files that lock
-//! the database are in the ring's file table. The kernel empties that table after the last write, and only then are the
-//! locks free.
+//! # Writes of a killed process
+//! After a process was killed, the kernel continues its writes in flight. Without a remedy its locks would be free
+//! long before the last write ends. If the next life reused a segment before that, those writes would overwrite it.
+//! So the files that lock the database are in the file table of the ring. The kernel clears that table only after the
+//! last write, and then the locks are free.
 //!
 //! # Unsafe code
-//! This file alone gives the kernel addresses to read from later. A `Flight` owns the file, the buffers and the list of
-//! their addresses from before the submission until the completion has been read. Dropping the queue waits for all
-//! flights. So the addresses stay valid. The two halves of the ring are each behind a lock, because the crate's shared
-//! access to them demands that one thread uses a half at a time.
+//! Only in this file the kernel gets addresses from which it reads later. A `Flight` owns the file, the buffers and
+//! the list of their addresses from before the submission until the completion has been read. Dropping the queue
+//! waits for all flights. So the addresses stay valid. The crate allows shared access to the two halves of the ring
+//! only if one thread at a time uses each half. So each half is behind a lock.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -27,23 +27,22 @@ use perdura_base::Error;
 use crate::durable::{Completed, DurableQueue, DurableWrite, PARTS_MAX, Part};
 use crate::{File, Through};
 
-/// The most writes in flight. Cases that gain by more are rare, and each write takes a share of the bytes that may be
-/// in flight.
+/// The most writes in flight. More rarely help, and the bytes that may be in flight are divided among the writes.
 const DEPTH: usize = 4;
-/// The entries of the ring. They are enough for each write in flight, so the ring is never full, whatever the kernel
-/// leaves in it.
+/// The number of entries of the ring. There is one for each write in flight, so the ring is never full, even if the
+/// kernel has not taken earlier entries.
 const ENTRIES: u32 = 8;
 const _: () = assert!(ENTRIES as usize >= DEPTH, "an entry for each slot");
 
-/// A write that the kernel knows, or will know.
+/// A write that the kernel has, or will get.
 struct Flight {
     token: u64,
-    /// The file, which keeps the descriptor open.
+    /// The file. Owning it keeps the descriptor open.
     file: Arc<dyn File>,
     offset: u64,
     parts: Vec<Part>,
     bytes: usize,
-    /// The addresses of the parts. The kernel reads this list at the submission or later.
+    /// The addresses of the parts. The kernel reads this list when the write is submitted, or later.
     vectors: Box<[libc::iovec]>,
 }
 
@@ -68,13 +67,13 @@ impl Flight {
     }
 }
 
-/// The submitted writes, and the writes that needed no submission.
+/// The writes in flight, and the writes that ended without the kernel.
 struct Submitting {
     flights: [Option<Flight>; DEPTH],
-    /// Writes that ended without the kernel: to files that a ring cannot write, or after `broken`.
+    /// Writes that ended without the kernel: a ring cannot write their files, or the ring is broken.
     done: Vec<Completed>,
-    /// The error with which the kernel has refused the ring for good. Entries that it has not taken stay in the ring,
-    /// because it may still read them. `None`: the ring works.
+    /// The error with which the kernel has refused the ring permanently. Entries that it has not taken stay in the
+    /// ring, because it may still read them. `None`: the ring works.
     broken: Option<i32>,
 }
 
@@ -82,14 +81,14 @@ struct Submitting {
 pub(crate) struct RingQueue {
     ring: IoUring,
     submitting: Mutex<Submitting>,
-    /// Held by the thread that reads completions.
+    /// Locked by the thread that reads completions.
     collecting: Mutex<()>,
-    /// The locks of the database, kept as long as the ring.
+    /// The locks of the database. The ring keeps them as long as it exists.
     _locks: Vec<Arc<OwnedFd>>,
 }
 
 impl RingQueue {
-    /// Makes a ring whose file table holds `locks`.
+    /// Makes a ring. `locks` go into its file table.
     pub(crate) fn new(locks: Vec<Arc<OwnedFd>>) -> io::Result<RingQueue> {
         let ring = IoUring::new(ENTRIES)?;
         if !locks.is_empty() {
@@ -108,8 +107,8 @@ impl RingQueue {
         })
     }
 
-    /// Hands entries to the kernel that it has not taken yet. Entries that it refuses for now (`EAGAIN`, `EBUSY`,
-    /// `EINTR`, `ENOMEM`) stay in the ring for the next call.
+    /// Passes the entries to the kernel that it has not taken. If the kernel refuses entries temporarily (`EAGAIN`,
+    /// `EBUSY`, `EINTR`, `ENOMEM`), they stay in the ring until the next call.
     fn enter(&self, want: usize) -> io::Result<usize> {
         match self.ring.submitter().submit_and_wait(want) {
             Err(e)
@@ -124,7 +123,7 @@ impl RingQueue {
         }
     }
 
-    /// Returns the number of writes that the kernel may still read.
+    /// Returns the number of writes whose buffers the kernel may still read; 0 if the ring is broken.
     fn in_flight(&self) -> usize {
         let submitting = self.submitting.lock();
         match submitting.broken {
@@ -140,7 +139,7 @@ impl RingQueue {
         !completions.is_empty() || !self.submitting.lock().done.is_empty()
     }
 
-    /// Puts the write of a slot into the ring and hands it to the kernel.
+    /// Puts the write of a slot into the ring and passes it to the kernel.
     fn push(&self, submitting: &mut Submitting, slot: usize) {
         let flight = submitting.flights[slot].as_ref();
         let flight = flight.expect("the write of this slot is submitted");
@@ -162,7 +161,7 @@ impl RingQueue {
         self.hand_over(submitting);
     }
 
-    /// Hands the entries in the ring to the kernel.
+    /// Passes the entries in the ring to the kernel. If the kernel refuses the ring, all writes in flight fail.
     fn hand_over(&self, submitting: &mut Submitting) {
         let Err(error) = self.enter(0) else {
             return;
@@ -179,7 +178,7 @@ impl RingQueue {
     }
 }
 
-/// Converts the kernel's result of a write of `bytes` bytes.
+/// Converts the kernel's result of a write of `bytes` bytes into an error or success.
 fn judge(path: &str, bytes: usize, result: i32) -> Result<(), Error> {
     let error = match usize::try_from(result) {
         Ok(written) if written == bytes => return Ok(()),
@@ -249,7 +248,7 @@ impl DurableQueue for RingQueue {
         for completion in completions {
             let slot = usize::try_from(completion.user_data()).unwrap_or(DEPTH);
             if completion.result() == -libc::ECANCELED {
-                // The thread that submitted it has ended before the kernel began it.
+                // The thread that submitted the write has ended before the kernel began it. Submit it again.
                 self.push(&mut submitting, slot);
                 continue;
             }
@@ -257,7 +256,8 @@ impl DurableQueue for RingQueue {
             if let (Some(flight), Ok(written @ 1..)) = (short, usize::try_from(completion.result()))
                 && written < flight.bytes
             {
-                // A full disk or a limit ends a write early. The write of the rest fails with the reason.
+                // A full disk or a limit has ended the write early. Writing the remaining bytes fails with the
+                // reason.
                 flight.skip(written);
                 self.push(&mut submitting, slot);
                 continue;
@@ -289,13 +289,13 @@ impl DurableQueue for RingQueue {
     }
 
     fn ready(&self) -> Option<BorrowedFd<'_>> {
-        // SAFETY: the descriptor is the ring's, and stays open as long as `self` is borrowed.
+        // SAFETY: the descriptor belongs to the ring and stays open as long as `self` is borrowed.
         Some(unsafe { BorrowedFd::borrow_raw(self.ring.as_raw_fd()) })
     }
 }
 
 impl Drop for RingQueue {
-    /// Waits for the writes in flight. Only then may the buffers and the locks be released.
+    /// Waits for the writes in flight. Only after that may the buffers and the locks be released.
     fn drop(&mut self) {
         let mut done = Vec::new();
         while self.in_flight() > 0 {
@@ -304,12 +304,13 @@ impl Drop for RingQueue {
         }
         let mut submitting = self.submitting.lock();
         if submitting.broken.is_some() {
-            // The kernel may still read the buffers, so they are never freed.
+            // The kernel may still read these buffers, so they are leaked.
             for flight in submitting.flights.iter_mut().filter_map(Option::take) {
                 std::mem::forget(flight);
             }
         }
-        // The kernel would empty the table later than it closes the ring, but the locks must be free now.
+        // When the ring is closed, the kernel clears the table some time later. But the locks must be free when this
+        // returns.
         let _no_table = self.ring.submitter().unregister_files();
     }
 }

@@ -1,9 +1,9 @@
-//! The system's report on the cache of the disk below a directory.
+//! The write cache of the disk below a directory, as the system reports it.
 //!
-//! A disk with a write-back cache pays for each durable write with a flush of that cache, unless it takes writes that
-//! go through it (FUA, *force unit access*). Both explain a figure that was measured. The system reports them for block
-//! devices (`/sys/dev/block/MAJOR:MINOR/queue`), not for file systems that lie in memory, on several devices or on
-//! other machines.
+//! A disk with a write-back cache needs a flush of that cache for each durable write, unless it supports writes that
+//! bypass the cache (FUA, *force unit access*). These two facts explain a measured latency. The system reports them
+//! for block devices (`/sys/dev/block/MAJOR:MINOR/queue`). It does not report them for file systems in memory, on
+//! several devices or on other machines.
 
 use std::fmt;
 use std::fs;
@@ -15,17 +15,17 @@ use rustix::fs::{major, minor};
 /// The directory in which the system describes block devices.
 const BLOCK_DEVICES: &str = "/sys/dev/block";
 
-/// The cache of a disk. `None` in a field: the system does not say.
+/// The write cache of a disk. `None` in a field: the system does not report it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct WriteCache {
     /// True if a write may be complete while it is only in the disk's cache.
     pub writes_back: Option<bool>,
-    /// True if the disk takes single writes that go through its cache.
+    /// True if the disk supports writes that bypass its cache.
     pub fua: Option<bool>,
 }
 
 impl WriteCache {
-    /// Returns the cache of the disk that holds a directory.
+    /// Returns the cache of the disk on which a directory is.
     pub(crate) fn below(dir: &Path) -> WriteCache {
         let Ok(meta) = fs::metadata(dir) else {
             return WriteCache::default();
@@ -34,13 +34,13 @@ impl WriteCache {
         WriteCache::of(&Path::new(BLOCK_DEVICES).join(name))
     }
 
-    /// Returns the cache of a device, or of the disk if the device is a partition.
+    /// Returns the cache of a device. If the device is a partition, returns that of its disk.
     fn of(device: &Path) -> WriteCache {
         debug_assert!(device.parent().is_some(), "{device:?} lies in a directory");
         let own = device.join("queue");
         let queue = match own.is_dir() {
             true => own,
-            // The device's entry is a link into the directory of the whole disk.
+            // The entry of a partition is a directory inside that of its disk.
             false => device.join("..").join("queue"),
         };
         let said = |name: &str| fs::read_to_string(queue.join(name)).unwrap_or_default();
@@ -58,7 +58,7 @@ impl WriteCache {
         }
     }
 
-    /// Returns the word of reports for the cache.
+    /// Returns the word that reports use for the cache.
     #[must_use]
     pub fn cache_name(self) -> &'static str {
         match self.writes_back {
@@ -68,7 +68,7 @@ impl WriteCache {
         }
     }
 
-    /// Returns the word of reports for FUA.
+    /// Returns the word that reports use for FUA.
     #[must_use]
     pub fn fua_name(self) -> &'static str {
         match self.fua {
@@ -90,7 +90,7 @@ impl fmt::Display for WriteCache {
 mod tests {
     use super::*;
 
-    /// Makes a directory like the system's, with a disk, its partition, and a device without any report.
+    /// Makes a directory like the system's. It has a disk, a partition of it, and a device without any report.
     #[test]
     fn a_partition_has_the_cache_of_its_disk_and_what_is_not_said_is_unknown() {
         let dir = tempfile::tempdir().unwrap();

@@ -1,10 +1,10 @@
-//! Kills a process with 64 MiB of durable writes in flight. The next process takes its lock and writes to the same file
-//! at once.
+//! Kills a process with 64 MiB of durable writes in flight. The next process takes its lock and at once writes to the
+//! same file.
 //!
 //! # The trap
-//! The kernel continues with the writes that a killed process had in flight, and releases the lock of its file long
-//! before they end. The next life overwrites bytes that the former is still writing, and acknowledges its write. The
-//! disk then writes the former's bytes over it. So the ring keeps the lock.
+//! The kernel continues the writes in flight of a killed process, and by default releases the lock of its file long
+//! before they end. Then the next process overwrites bytes that are still being written, and acknowledges its write.
+//! After that the disk writes the bytes of the killed process over it. So the ring must keep the lock.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::MetadataExt;
@@ -18,9 +18,9 @@ use perdura_device::{
     Access, AlignedBuf, Disk, DurableWrite, FileDisk, LogIo, Part, Through, read_exact_at,
 };
 
-/// The variable that makes the test binary the process to be killed, and names its directory.
+/// If this variable is set, the test binary is the process to be killed. The value is the directory to use.
 const DIR: &str = "PERDURA_TEST_KILLED_DIR";
-/// The variable that makes that process have its writes keep the lock.
+/// If this variable is set, the writes of that process keep the lock.
 const KEEPS: &str = "PERDURA_TEST_KILLED_KEEPS";
 
 const MIB: usize = 1 << 20;
@@ -35,13 +35,13 @@ fn disk(dir: &Path) -> FileDisk {
     FileDisk::new(dir).unwrap().with_log_io(LogIo::Ring)
 }
 
-/// The process to be killed: it reports when its writes are in flight, and waits for its end.
+/// The process to be killed. It reports that its writes are in flight, and then waits to be killed.
 #[test]
 fn be_killed() {
     let Some(dir) = std::env::var_os(DIR) else {
         return;
     };
-    // Waits until the process is in the group in which it writes slowly.
+    // Wait until the parent has moved this process into the control group in which writes are slow.
     std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
     let disk = disk(Path::new(&dir));
     let locks = vec![disk.lock("LOCK").unwrap()];
@@ -67,14 +67,14 @@ fn be_killed() {
     std::thread::sleep(Duration::from_secs(60));
 }
 
-/// A control group whose processes write slowly to a disk, so that many bytes stay in flight for long. The writes of
-/// other processes to the disk pass them.
+/// A control group in which a process writes slowly to a disk, so that many bytes stay in flight for a long time.
+/// Processes outside the group write to the disk at full speed.
 struct Slow {
     group: PathBuf,
 }
 
 impl Slow {
-    /// Makes a group. `None`: without root or the controller.
+    /// Makes a control group. `None`: this process is not root, or there is no controller.
     fn new(dir: &Path) -> Option<Slow> {
         let device = std::fs::metadata(dir).ok()?.dev();
         let of = |dev: u64| format!("/sys/dev/block/{}:{}", dev >> 8 & 0xfff, dev & 0xff);
@@ -119,13 +119,13 @@ impl Drop for Slow {
     }
 }
 
-/// The observations of a round.
+/// The measurements of a round.
 struct Seen {
     locked_ms: u128,
     overwritten: usize,
 }
 
-/// Kills a process in mid-write, takes its lock, writes a sector of each MiB, and reads them all later.
+/// Kills a process during its writes, takes its lock, writes a sector of each MiB, and reads all those sectors later.
 fn round(dir: &Path, slow: Option<&Slow>, keeps: bool) -> Seen {
     let mut former = Command::new(std::env::current_exe().unwrap());
     former.args(["--exact", "be_killed", "--nocapture"]);
@@ -162,7 +162,7 @@ fn round(dir: &Path, slow: Option<&Slow>, keeps: bool) -> Seen {
     let file = disk.open("log", Access::Direct).unwrap();
     let mut sector = AlignedBuf::zeroed(SECTOR);
     sector.fill(b'B');
-    // The sectors that the former life writes last come first.
+    // Write first the sectors that the killed process writes last.
     let sectors: Vec<u64> = (0..FILE_BYTES).step_by(MIB).collect();
     for at in sectors.iter().copied().rev() {
         file.write_durable(at, &[&sector], Through::Dsync).unwrap();

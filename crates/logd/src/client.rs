@@ -1,5 +1,5 @@
-//! A client that waits for its replies, for measurements and tools. A database's writer never waits, and has separate
-//! machinery.
+//! A client that waits for its replies. Measurements and tools use it. A database's writer never waits, and uses
+//! other code.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,12 +12,12 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::identity::draw_nonce;
 
-/// The reason why a node has not welcomed a client.
+/// The reason why a client could not use a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Ungreeted {
-    /// No connection exists, or it has ended, or the node did not say anything over it.
+    /// No connection exists, it has ended, or the node has sent nothing over it.
     Away(String),
-    /// The node is of no use to the client, or the client to the node.
+    /// The client cannot use the node, or the node refuses the client.
     Unfit(String),
 }
 
@@ -38,10 +38,11 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connects. Node and client then prove their identity to each other. No call waits longer than `patience`.
+    /// Connects. The node and the client then prove to each other that they have the key. No call waits longer than
+    /// `patience`.
     ///
     /// # Errors
-    /// Fails with the reason why no connection was made, or why the node is of no use.
+    /// Fails with the reason why no connection was made, or why the client cannot use the node.
     pub fn connect(
         net: &dyn Net,
         address: &str,
@@ -51,7 +52,8 @@ impl Client {
         Client::greeted(net, address, caller, patience).map_err(Ungreeted::why)
     }
 
-    /// Like [`connect`](Self::connect), but its error distinguishes the two cases.
+    /// Like [`connect`](Self::connect), but the error distinguishes whether there is no connection or the node cannot
+    /// be used.
     pub(crate) fn greeted(
         net: &dyn Net,
         address: &str,
@@ -63,10 +65,10 @@ impl Client {
         Client::greet(connection, caller, patience)
     }
 
-    /// Like [`connect`](Self::connect), but over the Unix socket that passes memory. The node is on this machine.
+    /// Like [`connect`](Self::connect), but over the Unix socket over which a node on this machine shares its memory.
     ///
     /// # Errors
-    /// Fails with the reason why no connection was made, or why the node is of no use.
+    /// Fails with the reason why no connection was made, or why the client cannot use the node.
     pub fn connect_here(
         net: &dyn Net,
         node: &Identity,
@@ -105,13 +107,13 @@ impl Client {
         })
     }
 
-    /// Returns the node's identity.
+    /// Returns the identity of the node.
     #[must_use]
     pub fn identity(&self) -> Identity {
         self.identity
     }
 
-    /// Returns the memory that came with the last reply, if that reply says so.
+    /// Returns the memory that came with the last reply. `None`: that reply has no memory.
     pub fn memory(&mut self) -> Option<Arc<dyn Shared>> {
         self.connection.memory()
     }
@@ -119,17 +121,17 @@ impl Client {
     /// Checks that the connection is intact.
     ///
     /// # Errors
-    /// Fails with the reason why it is broken.
+    /// Fails with the reason why the connection is broken.
     pub fn stands(&mut self) -> Result<(), String> {
         self.connection.stands()
     }
 
-    /// Sets whether the client looks for replies without sleeping.
+    /// Sets whether the client polls for replies instead of sleeping.
     pub fn set_spin(&mut self, spin: bool) {
         self.spin = spin;
     }
 
-    /// Sends a request, and does not wait for the reply.
+    /// Sends a request. Does not wait for the reply.
     ///
     /// # Errors
     /// Fails with the reason why the connection is broken.
@@ -137,7 +139,7 @@ impl Client {
         send(self.connection.as_mut(), request, self.patience)
     }
 
-    /// Receives the next reply, which the caller decodes.
+    /// Waits for the next reply and returns its frame. The caller decodes it.
     ///
     /// # Errors
     /// Fails with the reason why the connection is broken, or if the node does not reply in time.
@@ -155,7 +157,7 @@ impl Client {
     }
 }
 
-/// Describes a reply that was not expected, in words.
+/// Returns a description of an unexpected reply.
 #[must_use]
 pub fn unexpected(reply: Result<Reply<'_>, Malformed>) -> String {
     match reply {
@@ -197,7 +199,7 @@ fn receive(from: &mut dyn Connection, patience: Duration, spin: bool) -> Result<
     }
 }
 
-/// Sleeps until a connection has something to do.
+/// Sleeps until the connection has bytes to read or room for unsent bytes.
 fn wait(connection: &dyn Connection, patience: Duration) {
     let Some(fd) = connection.fd() else { return };
     let flags = match connection.has_unsent() {
@@ -205,6 +207,6 @@ fn wait(connection: &dyn Connection, patience: Duration) {
         false => PollFlags::IN,
     };
     let timeout = Timespec::try_from(patience).ok();
-    // Interrupted or not: the caller checks again.
+    // If the wait was interrupted, the caller just checks again.
     let _ = poll(&mut [PollFd::from_borrowed_fd(fd, flags)], timeout.as_ref());
 }

@@ -1,12 +1,13 @@
-//! One client's connection: frames in, replies out, on a thread that blocks.
+//! A node's connection to one client: a thread reads frames and sends replies.
 //!
-//! One call reads all bytes that have arrived, and one call sends the replies to them. So a client that sends several
-//! frames at once gets their replies at once.
+//! One call reads all bytes that have arrived, and one call sends all replies to them. So a client that sends several
+//! frames together gets the replies together.
 //!
-//! # What a client can cost
-//! Before its *welcome* a client has [`Limits::greeting`] of time and [`GREETING_BYTES_MAX`] bytes. After it, a frame
-//! must be complete [`Limits::frame`] after its first byte. Replies that the client does not read end the connection
-//! ([`Limits::write`]). So a connection keeps at most the longest frame and [`REPLY_BYTES_MAX`] of replies.
+//! # Limits
+//! Before its *welcome* a client may use [`Limits::greeting`] of time and [`GREETING_BYTES_MAX`] bytes. After that, a
+//! frame must be complete within [`Limits::frame`] after its first byte. If a client does not read its replies for
+//! [`Limits::write`], the connection ends. So a connection takes at most the memory of the longest frame and of
+//! [`REPLY_BYTES_MAX`] bytes of replies.
 
 use std::io::{Error, ErrorKind, Result};
 use std::time::{Duration, Instant};
@@ -16,22 +17,22 @@ use perdura_mirror::{FRAME_BYTES_MAX, Framer, Malformed, Node, Peer};
 
 use crate::socket::{Socket, is_tls};
 
-/// The most bytes that one call reads before the client has proven its identity. Also the longest frame that it may
-/// send until then.
+/// The most bytes that one call reads before the client has proven that it has the key. A longer frame is refused
+/// until then.
 const GREETING_BYTES_MAX: usize = 1024;
 /// The most bytes that one call reads after the *welcome*.
 const READ_BYTES: usize = 256 * 1024;
-/// The bytes of replies above which they are sent before the next frame is answered.
+/// If there are more bytes of replies, they are sent before the next frame is answered.
 const REPLY_BYTES_MAX: usize = 1 << 20;
 
-/// The time that a client may take.
+/// The times that a client may take.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// The limit from the connection's begin to its *welcome*.
+    /// The time from the beginning of the connection to its *welcome*.
     pub greeting: Duration,
-    /// The limit from a frame's first byte to its last one.
+    /// The time from the first byte of a frame to the last one.
     pub frame: Duration,
-    /// The limit for reading replies.
+    /// The time in which the client must read the replies that were sent.
     pub write: Duration,
 }
 
@@ -48,7 +49,7 @@ impl Default for Limits {
 /// The result of answering the frames that had arrived.
 struct Answered {
     frames: usize,
-    /// True if the connection ends.
+    /// True if the connection must end.
     ends: bool,
 }
 
@@ -59,7 +60,7 @@ pub(crate) struct Serving<'a, W: FnOnce()> {
     limits: Limits,
     peer: Peer,
     framer: Framer,
-    /// The function that runs before a client that has proven its identity is welcomed.
+    /// A function that is called when the client has proven that it has the key, before it is welcomed.
     welcomed: Option<W>,
 }
 
@@ -82,7 +83,7 @@ impl<'a, W: FnOnce()> Serving<'a, W> {
         }
     }
 
-    /// Serves the client until it leaves or breaks a rule.
+    /// Serves the client until it leaves or violates the protocol or a limit.
     ///
     /// # Errors
     /// Fails with the reason why the connection ended, unless the client left.
@@ -102,7 +103,8 @@ impl<'a, W: FnOnce()> Serving<'a, W> {
             }
         }
         self.socket.set_read_timeout(self.limits.frame)?;
-        // The time since which the thread has waited for the rest of an incomplete frame.
+        // The time since which the thread has waited for the rest of an incomplete frame. `None`: no frame is
+        // incomplete.
         let mut half: Option<Instant> = None;
         while let Some(answered) = self.round(READ_BYTES)? {
             if answered.ends {
@@ -124,8 +126,8 @@ impl<'a, W: FnOnce()> Serving<'a, W> {
         Ok(())
     }
 
-    /// Waits a limited time for at most `len` bytes, and answers the frames that they complete. Returns `None` at the
-    /// connection's end.
+    /// Waits a limited time for at most `len` bytes, and answers the frames that they complete. Returns `None` when
+    /// the connection has ended.
     fn round(&mut self, len: usize) -> Result<Option<Answered>> {
         match self.socket.read(self.framer.room(len))? {
             None => Ok(Some(Answered {
@@ -140,7 +142,7 @@ impl<'a, W: FnOnce()> Serving<'a, W> {
         }
     }
 
-    /// Answers all whole frames that have arrived.
+    /// Answers all complete frames that have arrived.
     fn answer(&mut self) -> Result<Answered> {
         let mut replies = Vec::new();
         let (mut frames, mut ends) = (0, false);

@@ -1,15 +1,16 @@
-//! The number of clients that the process has descriptors for.
+//! The number of clients for which the process has descriptors.
 
 use perdura_base::num::to_u64;
 
 use crate::serve::LogdOptions;
 
-/// The descriptors for other uses than clients and rings: listeners, the hard copy, the other node of the pair.
+/// The descriptors that are not for clients and rings: those of listeners, the hard copy, and the peer.
 const RESERVED: u64 = 48;
-/// The descriptors that a client takes: its socket, a copy of it, and the memory of its ring.
+/// The descriptors that each client needs: its socket, a copy of it, and the memory of its ring.
 const CLIENT_DESCRIPTORS: u64 = 3;
 
-/// Lowers the most clients to the number for which there are descriptors. Returns a line about it, if it lowered them.
+/// Lowers the most clients to the number for which there are descriptors. If it has lowered them, returns a message
+/// about it.
 pub(crate) fn clients(options: &mut LogdOptions, limit: u64) -> Option<String> {
     let rings = 2 * to_u64(options.rings_max);
     let fits = limit.saturating_sub(RESERVED + rings) / CLIENT_DESCRIPTORS;

@@ -1,6 +1,6 @@
 //! The thread that copies a node's rings to its own disk.
 //!
-//! A disk that fails or is full ends the copy but never the node. Everything written before stays as it is.
+//! If the disk fails or is full, the copy ends but the node does not. All files stay as they are.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -16,18 +16,18 @@ use perdura_mirror::hard_copy::{Found, HardCopier, HardCopyStats, earlier};
 
 use crate::threads;
 
-/// The time from the begin of a step to the begin of the next one. Together with the time that a step takes, it is
-/// below 50 ms on a disk that keeps up.
+/// The time from the beginning of one step to that of the next. On a disk that is fast enough, this and the time of a
+/// step are together below 50 ms.
 const EVERY: Duration = Duration::from_millis(25);
-/// The most lines about files of earlier lives.
+/// The most lines that are logged about files of earlier starts.
 const LINES_MAX: usize = 10;
 
-/// The progress of a hard copy.
+/// The state of a hard copy.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct HardCopyState {
-    /// Its figures.
+    /// The figures of the hard copy.
     pub stats: HardCopyStats,
-    /// The reason why it has stopped. `None`: it has not.
+    /// The reason why the hard copy has stopped. `None`: it has not stopped.
     pub stopped: Option<String>,
 }
 
@@ -49,7 +49,7 @@ impl std::fmt::Display for HardCopyState {
     }
 }
 
-/// A hard copy whose thread runs.
+/// A running hard copy and its thread.
 pub(crate) struct HardCopy {
     state: Arc<Mutex<HardCopyState>>,
     stop: Sender<()>,
@@ -57,10 +57,10 @@ pub(crate) struct HardCopy {
 }
 
 impl HardCopy {
-    /// Takes the directory, and copies in the background.
+    /// Locks the directory, and starts to copy in the background.
     ///
     /// # Errors
-    /// Fails with the disk's error, or if another node has the directory.
+    /// Fails with the error of the disk, also if another node has locked the directory.
     pub(crate) fn start(disk: Arc<dyn Disk>, node: Arc<Mutex<Node>>) -> Result<HardCopy> {
         let name = disk.name();
         let (copier, found) = HardCopier::new(Arc::clone(&disk))?;
@@ -83,19 +83,19 @@ impl HardCopy {
         })
     }
 
-    /// Returns its progress.
+    /// Returns the state of the hard copy.
     pub(crate) fn state(&self) -> HardCopyState {
         self.state.lock().clone()
     }
 
-    /// Copies the present contents of the rings, and ends.
+    /// Copies the present contents of the rings once more, and ends.
     pub(crate) fn stop(self) {
         drop(self.stop);
         self.thread.join().expect("the thread that copies");
     }
 }
 
-/// Logs the files that earlier lives of the node have left.
+/// Logs the files that earlier starts of the node have left.
 fn say_found(name: &str, found: &[Found]) {
     let bytes: u64 = found.iter().map(|found| found.bytes).sum();
     let count = found.len();
@@ -130,14 +130,14 @@ impl Copying {
             }
             let left = EVERY.saturating_sub(begin.elapsed());
             if stopped.recv_timeout(left) != Err(RecvTimeoutError::Timeout) {
-                // The clients have gone: nothing more will arrive.
+                // All clients have gone, so nothing more will arrive.
                 self.step();
                 return;
             }
         }
     }
 
-    /// Copies what is new. Returns whether the copy continues.
+    /// Takes one step of the copy. Returns whether to continue.
     fn step(&mut self) -> bool {
         let (copier, node) = (&mut self.copier, &self.node);
         let done = catch_unwind(AssertUnwindSafe(|| copier.step(node)));

@@ -10,14 +10,14 @@ use sha2::{Digest, Sha256};
 
 const MACHINE_ID: &str = "/etc/machine-id";
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
-/// The number of hexadecimal digits of a machine id. A file with anything else, such as `uninitialized`, names no
-/// machine.
+/// The number of hexadecimal digits of a machine id. If the file has anything else, such as `uninitialized`, the
+/// machine id is unknown.
 const MACHINE_ID_DIGITS: usize = 32;
 
-/// Returns the machine that this process runs on, and the file that names it.
+/// Returns the machine on which this process runs, and the file from which that is known.
 ///
-/// All machines whose id is unknown count as one. Two nodes on them are taken for nodes that fail together, which is
-/// safe.
+/// All machines whose id is unknown count as one machine. So two nodes on them count as nodes that fail together,
+/// which is safe.
 #[must_use]
 pub fn machine() -> (Machine, &'static str) {
     let read = |path: &str| fs::read(path).unwrap_or_default();
@@ -37,7 +37,7 @@ fn machine_of(machine_id: &[u8], boot_id: &[u8], host: &[u8]) -> (Machine, &'sta
     (digest(&[b"boot", boot, host]), BOOT_ID)
 }
 
-/// Hashes the parts of an id: the id itself must not leave the machine (machine-id(5)), so its hash does.
+/// Hashes the parts of an id. An id itself must not leave the machine (machine-id(5)), but its hash may.
 fn digest(parts: &[&[u8]]) -> Machine {
     let mut hash = Sha256::new();
     for part in parts {
@@ -49,7 +49,7 @@ fn digest(parts: &[&[u8]]) -> Machine {
     Machine(*first)
 }
 
-/// Draws the incarnation of a node that starts now.
+/// Returns a random incarnation for a node that starts now.
 ///
 /// # Errors
 /// Fails with the system's error if it gives no random numbers.
@@ -57,7 +57,7 @@ pub fn draw_inc() -> Result<NodeInc> {
     Ok(NodeInc(u64::from_le_bytes(draw()?)))
 }
 
-/// Draws a nonce.
+/// Returns a random nonce.
 ///
 /// # Errors
 /// Fails with the system's error if it gives no random numbers.
@@ -71,7 +71,7 @@ fn draw<const N: usize>() -> Result<[u8; N]> {
         .map_err(Error::from)
         .and_then(|got| match got == N {
             true => Ok(got),
-            // The system returns up to 256 bytes whole.
+            // The system returns requests of up to 256 bytes completely.
             false => Err(ErrorKind::UnexpectedEof.into()),
         });
     got.map_err(|e| perdura_base::Error::io("draw", "random numbers", e))?;

@@ -1,14 +1,14 @@
-//! The process of a node of the mirrored log, and the network that reaches it.
+//! The process of a node of the mirrored log, and the network over which clients reach nodes.
 //!
-//! The frames and rings of a node are in `perdura-mirror`; this crate has its sockets and threads. [`Logd`] is a node
-//! that runs. [`TcpNet`] is the network through which a database's writer and its takeovers reach nodes.
+//! `perdura-mirror` has the frames and rings of a node. This crate has its sockets and threads. [`Logd`] is a running
+//! node. [`TcpNet`] is the network over which a database's writer and its takeovers reach nodes.
 //!
 //! # Threads
-//! One thread accepts, and each client has one, which blocks in a read. With few clients, each of which waits for its
-//! replies, that is the shortest way from a frame's arrival to its reply. The node is under one lock, held for the copy
-//! of a block. A writer on the node's machine needs no thread for a block: it writes into memory that the node shares.
-//! With a directory for a hard copy, one more thread copies the rings to it. With a peer, one more thread greets that
-//! peer.
+//! One thread accepts clients. Each client has a thread, which blocks in a read. With few clients that each wait for
+//! their replies, this gives the shortest time from the arrival of a frame to its reply. The node is behind one lock,
+//! which is held while a block is copied. A writer on the node's machine needs no thread for a block: it writes into
+//! memory that the node shares. If the node has a directory for a hard copy, another thread copies the rings to it.
+//! If it has a peer, another thread greets that peer.
 
 mod client;
 mod connection;

@@ -1,4 +1,4 @@
-//! The second way to a node: a Unix socket on its machine, over which it passes memory.
+//! The second connection to a node: a Unix socket on its machine, over which the node shares memory.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
@@ -21,7 +21,7 @@ fn name(inc: NodeInc) -> String {
     format!("perdura-logd-{:016x}", inc.0)
 }
 
-/// Binds the socket of a node that starts.
+/// Binds the Unix socket of a starting node.
 ///
 /// # Errors
 /// Fails with the system's error.
@@ -32,28 +32,29 @@ pub(crate) fn listen(inc: NodeInc) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
-/// Connects to a node on this machine, in this network namespace.
+/// Connects to a node in this network namespace of this machine.
 ///
 /// # Errors
-/// Fails with the system's error if no such node exists, and if another user owns the socket.
+/// Fails with the system's error if there is no such node. Also fails if another user owns the socket.
 pub(crate) fn connect(inc: NodeInc) -> io::Result<Socket> {
     let kind = Type::STREAM.nonblocking().cloexec();
     let socket = Socket::new(Domain::UNIX, kind, None)?;
     socket.connect(&SockAddr::unix(format!("\0{}", name(inc)))?)?;
     match is_trusted(&socket) {
         true => Ok(socket),
-        // Any process that knows the name may have taken it: it is no secret.
+        // The name is no secret, so another process may have bound it.
         false => Err(io::ErrorKind::PermissionDenied.into()),
     }
 }
 
-/// Returns whether the peer of a Unix socket may have this process's memory: it belongs to the same user or to root.
+/// Returns whether this process may share memory with the peer of a Unix socket: the peer runs as the same user or as
+/// root.
 pub(crate) fn is_trusted(socket: &Socket) -> bool {
     let ours = rustix::process::geteuid();
     socket_peercred(socket).is_ok_and(|peer| peer.uid == ours || peer.uid.is_root())
 }
 
-/// Sends all of `bytes` with a descriptor, over a socket that blocks.
+/// Sends all of `bytes` together with a descriptor, over a blocking socket.
 ///
 /// # Errors
 /// Fails with the connection's error.
@@ -75,7 +76,7 @@ pub(crate) fn send_with(socket: &Socket, bytes: &[u8], fd: BorrowedFd<'_>) -> io
     socket.write_all(&bytes[sent..])
 }
 
-/// A socket of a client, which notes the descriptors that arrive.
+/// A client's end of a connection. It keeps the descriptors that arrive.
 pub(crate) struct Stream {
     socket: Socket,
     is_local: bool,
@@ -100,7 +101,7 @@ impl Stream {
         }
     }
 
-    /// Takes the first descriptor that was not taken before.
+    /// Takes the oldest descriptor that has arrived and was not taken. `None`: no descriptor is left.
     pub(crate) fn take_passed(&mut self) -> Option<OwnedFd> {
         self.passed.pop_front()
     }
@@ -109,7 +110,7 @@ impl Stream {
         self.socket.take_error()
     }
 
-    /// Returns whether the peer has not closed its end. Bytes that it sent before do not matter.
+    /// Returns whether the peer has not closed its end. Bytes that it sent before that may still be unread.
     pub(crate) fn stands(&self) -> io::Result<bool> {
         let at_once = Timespec {
             tv_sec: 0,

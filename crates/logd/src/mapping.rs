@@ -1,8 +1,9 @@
-//! Memory that a node and a writer on its machine have mapped: a memfd.
+//! Memory that a node and a writer on its machine both map: a memfd.
 //!
-//! Bytes that one process writes are visible to the other without a call. So a commit that waits for this memory waits
-//! for no system call and no other process. Rust's standard library has no such memory. [`perdura_mirror::HeapMemory`]
-//! is its safe twin, and the tests compare the two.
+//! Bytes that one process writes become visible to the other without a system call. So a commit that waits for this
+//! memory waits for no system call and no other process. Rust's standard library has no such memory.
+//! [`perdura_mirror::HeapMemory`] does the same within one process and without unsafe code. The tests compare the
+//! two.
 #![allow(unsafe_code)]
 
 use std::io::{Error, ErrorKind, Result};
@@ -18,7 +19,7 @@ use rustix::fs::{
 };
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
-/// The longest memory that is mapped, bytes: more than the longest ring takes.
+/// The most bytes of a mapping. It is more than the longest ring takes.
 const BYTES_MAX: usize = 1 << 40;
 
 /// Mapped memory.
@@ -44,9 +45,9 @@ impl Mapping {
         Mapping::map(fd, len)
     }
 
-    /// Maps memory that another process has made.
+    /// Maps memory that another process has created.
     pub(crate) fn of(fd: OwnedFd) -> Result<Mapping> {
-        // Memory that shrinks under a mapping would kill the process that reads it.
+        // If the memory shrank while it is mapped, reading it would kill this process.
         let seals = fcntl_get_seals(&fd)?;
         if !seals.contains(SealFlags::SHRINK) {
             let why = "memory that its owner may take away";
@@ -68,18 +69,18 @@ impl Mapping {
         Ok(Mapping { begin, len, fd })
     }
 
-    /// Returns the address of the `len` bytes from `at` on.
+    /// Returns the address of the `len` bytes at offset `at`.
     fn at(&self, at: usize, len: usize) -> *mut u8 {
         let fits = at.checked_add(len).is_some_and(|end| end <= self.len);
         assert!(fits, "{len} bytes at {at} of {}", self.len);
-        // SAFETY: it lies within the mapping.
+        // SAFETY: the address lies within the mapping.
         unsafe { self.begin.as_ptr().add(at) }
     }
 
     fn word(&self, at: usize) -> &AtomicU64 {
         assert!(at.is_multiple_of(8), "a word at {at}");
-        // SAFETY: it lies within the mapping, which begins at a page's begin, so it is aligned. The mapping outlives
-        // the reference. Other accesses to words are atomic too, here and in the other process.
+        // SAFETY: the word lies within the mapping, which begins at a page boundary, so it is aligned. The mapping
+        // outlives the reference. Other accesses to words are atomic too, here and in the other process.
         unsafe { AtomicU64::from_ptr(self.at(at, 8).cast()) }
     }
 }
@@ -126,7 +127,7 @@ impl Shared for Mapping {
     }
 }
 
-/// Returns the memory for a node's rings.
+/// Returns the source of memory for a node's rings.
 pub(crate) fn memories() -> Memories {
     Memories(Arc::new(|len| {
         let mapping = Mapping::new(len).ok()?;

@@ -1,4 +1,4 @@
-//! The network in production, without a call that waits: TCP, perhaps with TLS, and Unix sockets on the node's machine.
+//! The network in production: TCP, optionally with TLS, and Unix sockets on the node's machine. No call waits.
 
 use std::collections::HashMap;
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
@@ -21,30 +21,31 @@ use crate::local::{self, Stream};
 use crate::mapping::Mapping;
 use crate::socket::is_tls;
 
-/// The longest time for making a connection.
+/// The longest time to make a connection.
 const CONNECT: Duration = Duration::from_secs(2);
 /// The most bytes that one call reads.
 const READ_BYTES: usize = 256 * 1024;
 
-/// A function that reads the TLS configuration for nodes from its files.
+/// A function that loads the TLS configuration for connections to nodes from its files.
 pub type LoadClientTls =
     Arc<dyn Fn() -> std::result::Result<Arc<ClientConfig>, String> + Send + Sync>;
 
-/// Connections to nodes over TCP, with TLS if it has a configuration for it.
+/// Connections to nodes over TCP. They use TLS if the network has a configuration for it.
 ///
-/// An address is `IP:port`, or a name that was resolved when the network was made, because resolving waits.
+/// An address is `IP:port` or a name with a port. Names are resolved only when the network is made, because resolving
+/// waits.
 #[derive(Clone)]
 pub struct TcpNet {
     tls: Arc<Mutex<Option<Arc<ClientConfig>>>>,
     loader: Option<LoadClientTls>,
     resolved: HashMap<String, SocketAddr>,
     machine: Machine,
-    /// The epoll that reports arrivals on all connections.
+    /// The epoll instance that reports arrivals on all connections.
     arrivals: Arc<OwnedFd>,
 }
 
 impl TcpNet {
-    /// Makes a network for these addresses, each `HOST:port`, whose names it resolves now.
+    /// Makes a network for these addresses, each `HOST:port`. Resolves their names now.
     ///
     /// # Errors
     /// Fails with [`Error::Usage`] for a name that has no address.
@@ -67,7 +68,7 @@ impl TcpNet {
         })
     }
 
-    /// Configures TLS with `loader`, now and at each [`reload`](Net::reload).
+    /// Loads the TLS configuration with `loader`, now and at each [`reload`](Net::reload).
     ///
     /// # Errors
     /// Fails with [`Error::Usage`] that says what is wrong with the files.
@@ -80,19 +81,19 @@ impl TcpNet {
         Ok(net)
     }
 
-    /// Adds a socket to the epoll, which reports its arrivals until it is closed.
+    /// Adds a socket to the epoll instance, which reports its arrivals until the socket is closed.
     fn watched(&self, socket: Socket) -> io::Result<Socket> {
         let data = epoll::EventData::new_u64(0);
         epoll::add(&*self.arrivals, &socket, data, epoll::EventFlags::IN)?;
         Ok(socket)
     }
 
-    /// Returns the result of resolving an address of the network.
+    /// Returns the socket address of one of the network's addresses. `None`: the network does not have that address.
     pub(crate) fn resolved(&self, address: &str) -> Option<SocketAddr> {
         self.resolved.get(address).copied()
     }
 
-    /// Returns whether an address of the network is this machine's own.
+    /// Returns whether an address of the network is a loopback address.
     #[must_use]
     pub fn is_loopback(&self, address: &str) -> bool {
         let known = self.resolved.get(address);
@@ -140,12 +141,13 @@ impl Net for TcpNet {
     fn wait(&self, timeout: Duration) {
         let mut found = [MaybeUninit::uninit(); 1];
         let timeout = Timespec::try_from(timeout).ok();
-        // Interrupted or not: the caller checks again.
+        // If the wait was interrupted, the caller just checks again.
         let _ = epoll::wait(&*self.arrivals, &mut found[..], timeout.as_ref());
     }
 
     fn local(&self, node: &Identity) -> Option<Box<dyn Connection>> {
-        // All machines whose id is unknown count as one. A name that is not found here belongs to another of them.
+        // All machines whose id is unknown count as one. If the socket's name is not found, the node is on another of
+        // them.
         if node.machine != self.machine {
             return None;
         }
@@ -158,7 +160,7 @@ impl Net for TcpNet {
     }
 }
 
-/// Begins to connect.
+/// Begins to connect to an address.
 fn begin(to: &SocketAddr) -> io::Result<Socket> {
     let kind = Type::STREAM.nonblocking().cloexec();
     let socket = Socket::new(Domain::for_address(*to), kind, None)?;
@@ -173,21 +175,22 @@ fn begin(to: &SocketAddr) -> io::Result<Socket> {
     }
 }
 
-/// The layer between frames and the socket.
+/// The layer between the frames and the socket.
 enum Way {
-    /// No layer. The buffer holds a frame that the socket did not take whole; its rest begins at the index.
+    /// No layer. The buffer has a frame that the socket has taken only in part. The index is where the rest
+    /// begins.
     Plain(Vec<u8>, usize),
-    /// A session, which keeps the bytes that the socket did not take.
+    /// A TLS session. It keeps the bytes that the socket has not taken.
     Tls {
         session: Box<ClientConnection>,
-        /// True if a frame waits in it for the end of the handshake.
+        /// True if the session has a frame that waits for the end of the handshake.
         waits: bool,
     },
 }
 
 /// A connection to a node.
 struct TcpConnection {
-    /// The socket, or why the connection is broken.
+    /// The socket, or the reason why the connection is broken.
     stream: std::result::Result<Stream, String>,
     line: Line,
 }
@@ -200,7 +203,7 @@ impl TcpConnection {
         let way = match session {
             None => Way::Plain(Vec::new(), 0),
             Some(mut session) => {
-                // The session takes at most one frame at a time: see `take`.
+                // No limit is needed, because the session has at most one frame: see `take`.
                 session.set_buffer_limit(None);
                 Way::Tls {
                     session: Box::new(session),
@@ -217,7 +220,7 @@ impl TcpConnection {
         TcpConnection { stream, line }
     }
 
-    /// Runs `work` on the socket. An error breaks the connection for good.
+    /// Calls `work` with the socket. After an error the connection is broken for good.
     fn on_socket<T>(
         &mut self,
         work: impl FnOnce(&mut Line, &mut Stream) -> io::Result<T>,
@@ -234,25 +237,26 @@ impl TcpConnection {
             ErrorKind::UnexpectedEof => "the node closed the connection".to_owned(),
             _ => error.to_string(),
         };
-        // The last frames of the node may have arrived. The socket closes whatever the result of reading them is.
+        // The node may have sent frames before the connection broke. Read them before the socket is closed, and
+        // ignore errors.
         while self.line.read(stream).is_ok_and(|more| more) {}
         self.stream = Err(why.clone());
         Err(why)
     }
 }
 
-/// A connection without its socket.
+/// A connection except for its socket.
 struct Line {
-    /// The time until which the connection must be made. `None`: it is made.
+    /// The time until which the connection must be made. `None`: it has been made.
     connecting: Option<Instant>,
     way: Way,
     framer: Framer,
-    /// True if the node's first bytes have been checked.
+    /// True if the first bytes from the node have been checked.
     has_begun: bool,
 }
 
 impl Line {
-    /// Returns whether the connection is made.
+    /// Returns whether the connection has been made.
     fn made(&mut self, stream: &Stream) -> io::Result<bool> {
         let Some(until) = self.connecting else {
             return Ok(true);
@@ -280,7 +284,7 @@ impl Line {
         }
     }
 
-    /// Sends the bytes taken before, as far as the socket takes them. Returns whether nothing is left.
+    /// Sends bytes that were taken earlier, until the socket takes no more. Returns whether no bytes are left.
     fn push(&mut self, stream: &mut Stream) -> io::Result<bool> {
         if !self.made(stream)? {
             return Ok(self.is_empty());
@@ -320,7 +324,7 @@ impl Line {
         }
     }
 
-    /// Takes a frame: all of it, or nothing.
+    /// Takes a frame, completely or not at all.
     fn take(&mut self, stream: &mut Stream, head: &[u8], tail: &[u8]) -> io::Result<Sent> {
         let made = self.made(stream)?;
         if !self.push(stream)? {
@@ -347,18 +351,18 @@ impl Line {
         Ok(Sent::Yes)
     }
 
-    /// Reads once. Returns whether something had arrived.
+    /// Sends bytes that were taken earlier, and then reads once. Returns whether bytes have arrived.
     fn pull(&mut self, stream: &mut Stream) -> io::Result<bool> {
         self.push(stream)?;
         if self.connecting.is_some() || !self.read(stream)? {
             return Ok(false);
         }
-        // A handshake may have to answer these bytes.
+        // If these bytes are part of a handshake, it may have to be answered.
         self.push(stream)?;
         Ok(true)
     }
 
-    /// Refuses a node whose first bytes are a record of TLS.
+    /// Fails if the first bytes from the node are a TLS record.
     fn check_begin(&mut self) -> io::Result<()> {
         if self.has_begun || self.framer.pending() < 4 {
             return Ok(());
@@ -374,7 +378,7 @@ impl Line {
         }
     }
 
-    /// Reads once. Returns whether something had arrived.
+    /// Reads once. Returns whether bytes have arrived.
     fn read(&mut self, stream: &mut Stream) -> io::Result<bool> {
         let Way::Tls { session, .. } = &mut self.way else {
             let read = arrived(stream.read(self.framer.room(READ_BYTES)))?;
@@ -386,7 +390,7 @@ impl Line {
             return Ok(false);
         }
         session.process_new_packets().map_err(|error| {
-            // This is the alert that names the error. The node may not take it.
+            // This sends the alert that names the error. The node may be unable to take it.
             let _ = session.write_tls(stream);
             io::Error::new(ErrorKind::InvalidData, in_words(is_handshaking, &error))
         })?;
@@ -399,7 +403,7 @@ impl Line {
     }
 }
 
-/// Describes an error of TLS to an operator.
+/// Returns a description of a TLS error for an operator.
 fn in_words(is_handshaking: bool, error: &rustls::Error) -> String {
     match error {
         rustls::Error::InvalidMessage(_) if is_handshaking => {
@@ -415,7 +419,7 @@ fn in_words(is_handshaking: bool, error: &rustls::Error) -> String {
     }
 }
 
-/// Returns the number of bytes read: 0 if nothing has arrived, an error at the connection's end.
+/// Converts the result of a read: 0 if no bytes have arrived, an error if the connection has ended.
 fn arrived(read: io::Result<usize>) -> io::Result<usize> {
     match read {
         Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
@@ -443,7 +447,7 @@ impl Connection for TcpConnection {
 
     fn receive(&mut self) -> std::result::Result<Option<Vec<u8>>, String> {
         loop {
-            // The caller also gets the frames that had arrived before the connection broke.
+            // Frames that arrived before the connection broke are still returned.
             match self.line.framer.take() {
                 Ok(Some(frame)) => return Ok(Some(frame.to_vec())),
                 Ok(None) => {}

@@ -1,9 +1,10 @@
-//! The other node of a pair: whether the two can be a mirror, and whether it runs.
+//! The peer: the other node of a pair. This node checks whether the peer is running, and whether the two can be a
+//! mirror.
 //!
-//! A database finds out by itself which of its nodes serve. Some mistakes it cannot report before it needs the nodes:
-//! two nodes on one machine, two sizes of rings, twice the same node. A node can report them to the operator who sets
-//! it up. So a node that knows its peer's address greets the peer at its start and then every few seconds ("Greeting"
-//! in docs/formats/logd.md). It logs what has changed.
+//! A database finds out by itself which of its nodes are running. But it cannot report some mistakes before it needs
+//! the nodes: both nodes on one machine, rings of different sizes, the same node twice. A node can report them to the
+//! operator who sets it up. So a node that knows the address of its peer greets the peer when it starts and then
+//! every few seconds ("Greeting" in docs/formats/logd.md). It logs every change.
 
 use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -16,25 +17,25 @@ use crate::client::{Client, Ungreeted};
 use crate::net::TcpNet;
 use crate::threads;
 
-/// The time from one greeting to the next one.
+/// The time from one greeting to the next.
 const EVERY: Duration = Duration::from_secs(2);
-/// The time that a peer may take for each frame.
+/// The longest time to wait for each frame of the peer.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The other node of the pair.
 #[derive(Clone)]
 pub struct PeerOptions {
-    /// Its address, `HOST:PORT`.
+    /// The address of the peer, `HOST:PORT`.
     pub address: String,
-    /// The network through which it is reached.
+    /// The network over which the peer is reached.
     pub net: TcpNet,
-    /// True if it may run on this node's machine.
+    /// True if the peer may run on this node's machine.
     pub one_machine: bool,
 }
 
 impl PeerOptions {
     /// # Errors
-    /// Fails with [`Error::Usage`] if the address is among those that this node listens on.
+    /// Fails with [`Error::Usage`] if this node itself listens on the address.
     pub fn check(&self, listens: &[SocketAddr]) -> Result<()> {
         let peer = self.net.resolved(&self.address);
         match listens.iter().find(|own| Some(**own) == peer) {
@@ -48,14 +49,15 @@ impl PeerOptions {
     }
 }
 
-/// The last known state of the peer.
+/// The peer's state as it was last logged.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Seen {
-    /// It has not been found yet.
+    /// The peer has not answered yet.
     Never,
-    /// It answered the last greeting. The second field says why the two cannot be a mirror; `None`: they can.
+    /// The peer answered the last greeting. The second field is the reason why the two nodes cannot be a mirror.
+    /// `None`: they can.
     Here(NodeInc, Option<String>),
-    /// It was there, and is no longer.
+    /// The peer had answered before, and did not answer the last greeting.
     Lost(NodeInc),
 }
 
@@ -75,7 +77,7 @@ impl Pair {
         Ok(client.identity())
     }
 
-    /// Returns the reason why the two cannot be a mirror, if they cannot.
+    /// Returns the reason why the two nodes cannot be a mirror. `None`: they can.
     fn misfit(&self, peer: &Identity) -> Option<String> {
         let (own, address) = (&self.own, &self.peer.address);
         if peer.inc == own.inc {
@@ -102,7 +104,7 @@ impl Pair {
         })
     }
 
-    /// Takes the result of a greeting, and logs what has changed.
+    /// Notes the result of a greeting, and logs a line if it has changed.
     fn report(&mut self, found: std::result::Result<Identity, Ungreeted>) {
         let Some(line) = self.note(found) else { return };
         match self.seen {
@@ -111,7 +113,7 @@ impl Pair {
         }
     }
 
-    /// Takes the result of a greeting. Returns the line to log, or `None` if nothing has changed.
+    /// Notes the result of a greeting. Returns the line to log. `None`: nothing has changed.
     fn note(&mut self, found: std::result::Result<Identity, Ungreeted>) -> Option<String> {
         let address = &self.peer.address;
         let (peer, misfit) = match found {
@@ -160,11 +162,11 @@ pub(crate) struct Watch(
 );
 
 impl Watch {
-    /// Greets the peer now, and then in the background. A peer that does not answer is no error: the nodes of a pair
-    /// start in any order.
+    /// Greets the peer once now, and then in the background. It is not an error if the peer does not answer, because
+    /// the nodes of a pair may start in any order.
     ///
     /// # Errors
-    /// Fails with [`Error::Usage`] if the two cannot be a mirror.
+    /// Fails with [`Error::Usage`] if the two nodes cannot be a mirror.
     pub(crate) fn start(peer: PeerOptions, key: Key, own: Identity) -> Result<Watch> {
         let caller = Caller {
             uuid: Uuid([0; 16]),

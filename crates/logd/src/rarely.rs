@@ -1,11 +1,11 @@
-//! Lines that a stranger can cause at any rate, logged rarely.
+//! Limits the rate of log lines that a stranger can cause.
 
 use std::time::{Duration, Instant};
 
-/// The least time from one line to the next one.
+/// The least time between two such lines.
 const EVERY: Duration = Duration::from_secs(60);
 
-/// The time of the last line, and the number of lines suppressed since.
+/// The time of the last line, and the number of lines that were suppressed since.
 #[derive(Debug, Default)]
 pub(crate) struct Rarely {
     said: Option<Instant>,
@@ -13,7 +13,7 @@ pub(crate) struct Rarely {
 }
 
 impl Rarely {
-    /// Counts one more line. If it is due, returns the number of lines suppressed before it.
+    /// Counts a line. If it is to be logged, returns the number of lines that were suppressed before it.
     pub(crate) fn take(&mut self, now: Instant) -> Option<u64> {
         let is_due = self
             .said

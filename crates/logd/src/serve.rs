@@ -1,4 +1,4 @@
-//! A node's process: it listens, gives each client a thread, and ends at a signal.
+//! The process of a node: it listens, gives each client a thread, and ends at a signal.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read};
@@ -32,51 +32,52 @@ use crate::rarely::Rarely;
 use crate::socket::{Origin, Socket};
 use crate::threads;
 
-/// The interval at which the service manager gets a report of the node's contents.
+/// The interval between two reports of the node's state to the service manager.
 const STATUS_EVERY: Timespec = Timespec {
     tv_sec: 1,
     tv_nsec: 0,
 };
-/// The pause after a connection could not be accepted: there may be no descriptors for it.
+/// The pause after a connection could not be accepted, for example because there are no descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// A function that reads the TLS configuration for clients from its files.
+/// A function that loads the TLS configuration for clients from its files.
 pub type LoadServerTls =
     Arc<dyn Fn() -> std::result::Result<Arc<ServerConfig>, String> + Send + Sync>;
 
 /// The addresses and limits of a node.
 #[derive(Clone)]
 pub struct LogdOptions {
-    /// The addresses to listen on; port 0 picks a free one.
+    /// The addresses to listen on without TLS. Port 0 picks a free port.
     pub listen: Vec<SocketAddr>,
-    /// The addresses that speak TLS.
+    /// The addresses to listen on with TLS.
     pub tls_listen: Vec<SocketAddr>,
-    /// The TLS configuration for them.
+    /// The TLS configuration for those addresses.
     pub tls: Option<Arc<ServerConfig>>,
-    /// The function that reads the TLS configuration anew when the process is asked to.
+    /// The function that loads the TLS configuration again when the process gets SIGHUP.
     pub load_tls: Option<LoadServerTls>,
     /// The key that clients must have.
     pub key: Key,
-    /// The most bytes of a ring.
+    /// The most bytes that a ring can hold.
     pub ring_bytes: u64,
-    /// The most rings, of all databases.
+    /// The most rings, of all databases together.
     pub rings_max: usize,
-    /// The most clients at once.
+    /// The most clients at the same time.
     pub connections_max: usize,
-    /// The time for which a thread looks for the next frame before it sleeps.
+    /// The time for which a thread polls for the next frame before it sleeps.
     pub spin: Duration,
     /// True if writers on this machine may map their rings.
     pub shares: bool,
-    /// The time that clients may take.
+    /// The times that a client may take.
     pub limits: Limits,
     /// The directory to which the rings are copied. `None`: no hard copy is made.
     pub hard_copy: Option<Arc<dyn Disk>>,
-    /// The other node of the pair. `None`: the node does not watch a peer.
+    /// The other node of the pair. `None`: the node has no peer.
     pub peer: Option<PeerOptions>,
 }
 
 impl LogdOptions {
-    /// Fails without an address, for TLS without certificates, and for a peer with which the node cannot be a mirror.
+    /// Fails if there is no address, if there are TLS addresses without certificates, or if the node cannot be a
+    /// mirror with its peer.
     fn check(&self) -> Result<()> {
         if self.listen.is_empty() && self.tls_listen.is_empty() {
             let why = "no address to listen on was given";
@@ -92,7 +93,7 @@ impl LogdOptions {
         Ok(())
     }
 
-    /// Binds all addresses, and the Unix socket if memory is shared. Returns the listeners and the addresses.
+    /// Binds all addresses, and the Unix socket if memory is shared. Returns the listeners and the bound addresses.
     fn bind_all(&self, inc: NodeInc) -> Result<(Vec<Listener>, Vec<SocketAddr>)> {
         let mut listeners = Vec::new();
         let mut addresses = Vec::new();
@@ -133,14 +134,14 @@ impl Default for LogdOptions {
     }
 }
 
-/// The contents and the clients of a node.
+/// The figures of a node and the number of its clients.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LogdStats {
-    /// The contents of its rings.
+    /// The figures of the node.
     pub node: NodeStats,
     /// The number of clients.
     pub connections: u64,
-    /// The state of its hard copy. `None`: it makes none.
+    /// The state of the hard copy. `None`: the node makes none.
     pub hard_copy: Option<HardCopyState>,
 }
 
@@ -159,7 +160,7 @@ impl std::fmt::Display for LogdStats {
     }
 }
 
-/// A client's entry.
+/// The record of a client.
 struct Client {
     socket: socket2::Socket,
     welcome: bool,
@@ -172,18 +173,18 @@ struct Clients {
     threads: Vec<JoinHandle<()>>,
 }
 
-/// The state that all threads of a node share. Locks are taken one at a time.
+/// The state that all threads of a node share. No thread locks two parts of it at the same time.
 struct Shared {
     node: Arc<Mutex<Node>>,
     clients: Mutex<Clients>,
     options: LogdOptions,
     /// The TLS configuration for clients that connect from now on.
     tls: Mutex<Option<Arc<ServerConfig>>>,
-    /// The limit for lines about processes of other users.
+    /// Limits the rate of log lines about processes of other users.
     strangers: Mutex<Rarely>,
 }
 
-/// A node that runs in this process.
+/// A node that is running in this process.
 pub struct Logd {
     shared: Arc<Shared>,
     addresses: Vec<SocketAddr>,
@@ -198,8 +199,8 @@ impl Logd {
     /// Binds the addresses and serves in the background.
     ///
     /// # Errors
-    /// Fails with [`Error::Usage`] without an address, for TLS without certificates, and for a peer with which the node
-    /// cannot be a mirror. Fails with the system's error if an address cannot be bound.
+    /// Fails with [`Error::Usage`] if there is no address, if there are TLS addresses without certificates, or if the
+    /// node cannot be a mirror with its peer. Fails with the system's error if an address cannot be bound.
     pub fn start(options: LogdOptions) -> Result<Logd> {
         options.check()?;
         let inc = identity::draw_inc()?;
@@ -252,7 +253,7 @@ impl Logd {
             hard_copy,
             peer: None,
         };
-        // The node serves already: a peer that is this very node greets itself.
+        // The node must be serving already: if the peer's address is its own, it must be able to greet itself.
         let own = Identity {
             inc,
             machine,
@@ -268,7 +269,7 @@ impl Logd {
         Ok(logd)
     }
 
-    /// Watches the other node of the pair, if the options name one.
+    /// Starts to watch the peer, if the options have one.
     fn watch_peer(&self, own: Identity) -> Result<Option<Watch>> {
         let options = &self.shared.options;
         let Some(peer) = options.peer.clone() else {
@@ -277,20 +278,20 @@ impl Logd {
         Watch::start(peer, options.key.clone(), own).map(Some)
     }
 
-    /// Returns the addresses on which it listens: plain ones first, then those that speak TLS.
+    /// Returns the addresses on which the node listens: those without TLS first, then those with TLS.
     #[must_use]
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
 
-    /// Returns its incarnation.
+    /// Returns the incarnation of the node.
     #[must_use]
     pub fn inc(&self) -> NodeInc {
         self.inc
     }
 
-    /// Reads the certificates for its clients and for its peer anew, and logs the result. If the new ones cannot be
-    /// used, the ones before stay in use.
+    /// Loads the certificates for clients and for the peer again, and logs the result. If the new ones cannot be
+    /// used, the old ones stay in use.
     pub fn reload(&self) {
         let options = &self.shared.options;
         let clients = options.load_tls.as_ref().map(|load| {
@@ -321,7 +322,7 @@ impl Logd {
         }
     }
 
-    /// Returns its contents and its clients.
+    /// Returns the figures of the node and the number of its clients.
     #[must_use]
     pub fn stats(&self) -> LogdStats {
         let connections = to_u64(self.shared.clients.lock().all.len());
@@ -333,9 +334,9 @@ impl Logd {
         }
     }
 
-    /// Ends the node. Its connections break, and its contents are lost, except for the hard copy.
+    /// Ends the node. Its connections break. Its contents are lost, except for the hard copy.
     pub fn stop(self) {
-        // A greeting that is under way ends by itself.
+        // If a greeting is in progress, it ends by itself.
         drop(self.peer);
         drop(self.stop);
         self.thread.join().expect("the thread that accepts");
@@ -345,11 +346,11 @@ impl Logd {
     }
 }
 
-/// A way to come to the node.
+/// A socket on which the node listens.
 enum Listener {
-    /// TCP, with TLS if the flag is set.
+    /// A TCP socket. If the flag is set, its clients use TLS.
     Tcp(TcpListener, bool),
-    /// A Unix socket, for processes of this machine.
+    /// A Unix socket for clients on this machine.
     Unix(UnixListener),
 }
 
@@ -395,7 +396,7 @@ impl AsFd for Listener {
 struct Arrival {
     socket: socket2::Socket,
     from: Origin,
-    /// The client's name in the log.
+    /// The name of the client in the log.
     name: String,
     tls: bool,
 }
@@ -408,7 +409,7 @@ fn bind(address: &SocketAddr) -> io::Result<(TcpListener, SocketAddr)> {
 }
 
 impl Shared {
-    /// Accepts clients until `stopped` ends, then ends them all.
+    /// Accepts clients until `stopped` is closed. Then ends all clients.
     fn accept(self: &Arc<Self>, listeners: &[Listener], stopped: &UnixStream) {
         loop {
             let ends = std::iter::once(PollFd::new(stopped, PollFlags::IN));
@@ -416,7 +417,7 @@ impl Shared {
             let mut fds: Vec<PollFd<'_>> = ends
                 .chain(sockets.map(|socket| PollFd::new(socket, PollFlags::IN)))
                 .collect();
-            // Interrupted: the loop checks again.
+            // If the wait was interrupted, the loop just checks again.
             let _ = poll(&mut fds, None);
             let ready: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
             if ready[0] {
@@ -439,13 +440,13 @@ impl Shared {
             std::mem::take(&mut clients.threads)
         };
         for thread in threads {
-            // The thread itself has logged the end of its connection.
+            // The thread has already logged the end of its connection.
             let _ = thread.join();
         }
     }
 
-    /// Gives a client a thread. If there are too many clients, the one that has waited longest to prove its identity
-    /// goes.
+    /// Gives a client a thread. If there are too many clients, first ends the one that has waited longest to prove
+    /// that it has the key.
     fn welcome(self: &Arc<Self>, arrival: Arrival) {
         if arrival.from == Origin::Here && !local::is_trusted(&arrival.socket) {
             if let Some(before) = self.strangers.lock().take(Instant::now()) {
@@ -494,7 +495,7 @@ impl Shared {
         }
     }
 
-    /// Runs a client's thread.
+    /// Runs in the thread of a client.
     fn run(&self, number: u64, arrival: Arrival) {
         let name = arrival.name.clone();
         let served = catch_unwind(AssertUnwindSafe(|| self.serve(number, arrival)));
@@ -525,14 +526,14 @@ impl Shared {
     }
 }
 
-/// Breaks a connection under the thread that serves it.
+/// Ends a connection while its thread is serving it.
 fn end(socket: &socket2::Socket) {
-    // The connection may have broken already.
+    // The connection may already be broken.
     let _ = socket.shutdown(Shutdown::Both);
 }
 
-/// Runs a node until SIGTERM or SIGINT, and reports its state to the service manager. At SIGHUP it reads the
-/// certificates anew.
+/// Runs a node until SIGTERM or SIGINT. Reports its state to the service manager. At SIGHUP, loads the certificates
+/// again.
 ///
 /// # Errors
 /// Fails like [`Logd::start`]. Fails with the system's error if signals cannot be handled.
@@ -548,7 +549,7 @@ pub fn serve(options: LogdOptions) -> Result<()> {
     let ends = Arc::new(AtomicBool::new(false));
     for (signal, noted) in [(SIGTERM, &ends), (SIGINT, &ends), (SIGHUP, &reloads)] {
         let woken = theirs.try_clone().map_err(signals)?;
-        // The flag is set before the thread is woken.
+        // Registered in this order, the flag is set before the thread is woken.
         signal_hook::flag::register(signal, Arc::clone(noted)).map_err(signals)?;
         signal_hook::low_level::pipe::register(signal, woken).map_err(signals)?;
     }
@@ -557,7 +558,7 @@ pub fn serve(options: LogdOptions) -> Result<()> {
     let mut told = LogdStats::default();
     loop {
         let mut fds = [PollFd::new(&ours, PollFlags::IN)];
-        // Interrupted: the flags show the signal.
+        // If the wait was interrupted, the flags show which signal came.
         let _ = poll(&mut fds, Some(&STATUS_EVERY));
         while matches!(ours.read(&mut [0; 16]), Ok(1..)) {}
         if ends.load(Ordering::SeqCst) {
@@ -590,7 +591,8 @@ pub fn serve(options: LogdOptions) -> Result<()> {
     Ok(())
 }
 
-/// Sends a state to the service manager, and does not wait if that does not read. Returns whether the state was sent.
+/// Sends a state to the service manager. Does not wait if the manager does not read. Returns whether the state was
+/// sent.
 fn tell(state: &[NotifyState<'_>]) -> bool {
     perdura_logging::notify(state).is_ok()
 }

@@ -1,4 +1,4 @@
-//! A node's end of a connection: a TCP socket that blocks, perhaps with TLS.
+//! A node's end of a connection: a blocking TCP socket, optionally with TLS.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::Shutdown;
@@ -12,19 +12,19 @@ use socket2::TcpKeepalive;
 
 use crate::local;
 
-/// The idle time after which the system asks whether the peer is still there, and the pause between its questions.
+/// The idle time after which the system probes whether the peer is still there, and the time between two probes.
 const KEEPALIVE: (Duration, Duration) = (Duration::from_secs(15), Duration::from_secs(5));
-/// The number of unanswered questions after which the peer counts as gone.
+/// The number of unanswered probes after which the connection counts as broken.
 const KEEPALIVE_PROBES: u32 = 3;
-/// The time that a peer has for reading the last frame.
+/// The time that a peer gets to read the last frame.
 const LETTING_GO: Duration = Duration::from_millis(250);
 
-/// A socket whose reads may look for a while before they sleep.
+/// A socket whose reads can poll for some time before they sleep.
 #[derive(Debug)]
 pub(crate) struct Spinning {
     stream: socket2::Socket,
     spin: Duration,
-    /// The time at which all reads must have ended. `None`: no such time is set.
+    /// The time at which all reads must have ended. `None`: there is no such time.
     deadline: Option<Instant>,
 }
 
@@ -61,32 +61,32 @@ impl Write for Spinning {
     }
 }
 
-/// Returns whether the first bytes of a peer are a TLS record: an alert or a handshake. As the length of a first frame
-/// these bytes would be too large.
+/// Returns whether the first bytes from a peer are a TLS record: an alert or a handshake. They cannot begin a frame,
+/// because as a length they would be too large.
 pub(crate) fn is_tls(first: &[u8]) -> bool {
     matches!(first, [21 | 22, 3, 1..=4, ..])
 }
 
-/// The place of a client.
+/// The place at which a client runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Origin {
-    /// Anywhere: it has connected by TCP.
+    /// On any machine. It has connected over TCP.
     Afar,
-    /// On the node's machine: it has connected by a Unix socket, and takes descriptors.
+    /// On the node's machine. It has connected over a Unix socket and can receive descriptors.
     Here,
 }
 
 /// A node's end of a connection.
 #[derive(Debug)]
 pub(crate) enum Socket {
-    /// TCP, or a Unix socket.
+    /// TCP without TLS, or a Unix socket.
     Plain(Spinning),
-    /// TCP whose client speaks TLS.
+    /// TCP with TLS.
     Tls(Box<StreamOwned<ServerConnection, Spinning>>),
 }
 
 impl Socket {
-    /// Prepares a connection that was just accepted. A write that takes longer than `patience` ends it.
+    /// Prepares a connection that was just accepted. If a write takes longer than `patience`, it fails.
     ///
     /// # Errors
     /// Fails with the error of the system or of the session.
@@ -121,12 +121,12 @@ impl Socket {
         })
     }
 
-    /// Sets the time at which all reads must have ended, those of a handshake included. A read after it returns `None`.
+    /// Sets the time at which all reads must have ended, also those of a handshake. A later read returns `None`.
     pub(crate) fn set_deadline(&mut self, deadline: Instant) {
         self.spinning().deadline = Some(deadline);
     }
 
-    /// Sets the time that one read may wait for the peer, and clears the deadline.
+    /// Sets the time for which one read may wait, and clears the deadline.
     pub(crate) fn set_read_timeout(&mut self, timeout: Duration) -> io::Result<()> {
         let spinning = self.spinning();
         spinning.deadline = None;
@@ -140,8 +140,8 @@ impl Socket {
         }
     }
 
-    /// Reads bytes that have arrived. Returns their number, at least one; 0 at the connection's end; `None` if the time
-    /// was over before.
+    /// Reads bytes that have arrived. Returns their number, or 0 if the connection has ended. Returns `None` if no
+    /// byte has arrived in time.
     ///
     /// # Errors
     /// Fails with the connection's error.
@@ -154,7 +154,8 @@ impl Socket {
             Ok(read) => Ok(Some(read)),
             Err(error) => match error.kind() {
                 ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted => Ok(None),
-                // Frames carry their length, so an end without a farewell is as good as one with it.
+                // Frames have a length, so it does not matter whether the peer has announced the end of the TLS
+                // session.
                 ErrorKind::UnexpectedEof => Ok(Some(0)),
                 _ => Err(error),
             },
@@ -172,7 +173,7 @@ impl Socket {
         }
     }
 
-    /// Like [`write`](Self::write), with a descriptor, over a Unix socket.
+    /// Like [`write`](Self::write), but over a Unix socket and together with a descriptor.
     ///
     /// # Errors
     /// Fails with the connection's error, or if the peer does not read.
@@ -180,10 +181,10 @@ impl Socket {
         local::send_with(&self.spinning().stream, bytes, fd)
     }
 
-    /// Says that nothing follows, and waits a moment until the peer has read it. A socket that is closed with unread
-    /// bytes discards the bytes sent last.
+    /// Announces the end, and waits a moment until the peer has read everything. If a socket were closed while it has
+    /// unread bytes, the bytes sent last would be discarded.
     pub(crate) fn let_go(&mut self) {
-        // The peer may be gone.
+        // The peer may be gone, so errors are ignored.
         if let Socket::Tls(stream) = self {
             stream.conn.send_close_notify();
             let _ = stream.flush();

@@ -1,5 +1,5 @@
-//! Threads of a node. They log to the log of the thread that starts them: a program may have several nodes, each with a
-//! log.
+//! Threads of a node. A thread uses the log of the thread that started it, because a program may have several nodes,
+//! each with its log.
 
 use std::io;
 use std::thread::{Builder, JoinHandle};
@@ -9,7 +9,7 @@ use tracing::dispatcher::{get_default, with_default};
 /// Starts a thread.
 ///
 /// # Errors
-/// Fails with the system's error if it has no thread.
+/// Fails with the system's error if the thread cannot be started.
 pub(crate) fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
     let log = get_default(Clone::clone);
     let thread = Builder::new().name(name.into());

@@ -1,4 +1,4 @@
-//! The proofs by which client and node show each other that they have one key, without sending it.
+//! Proofs by which a client and a node show each other that they have the same key. The key is not sent.
 
 use hmac::{Hmac, Mac};
 use perdura_base::{Error, Result, Uuid};
@@ -19,12 +19,12 @@ const KEY_BYTES_MAX: usize = 4096;
 /// A random number that is used once.
 pub type Nonce = [u8; NONCE_BYTES];
 
-/// The side that proves that it has the key.
+/// The side that makes a proof.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
     /// The node.
     Node,
-    /// Its client: a writer or a takeover.
+    /// The client of the node: a writer or a takeover.
     Client,
 }
 
@@ -42,7 +42,7 @@ impl std::fmt::Debug for Key {
     }
 }
 
-/// The subject of a proof: one greeting of a node by a client.
+/// The facts that a proof covers. They are those of one greeting between a client and a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Terms {
     /// The client's nonce.
@@ -56,7 +56,7 @@ pub struct Terms {
 }
 
 impl Key {
-    /// Returns no key: any client that reaches the node may use it.
+    /// Returns the absence of a key: any client that reaches the node may use it.
     #[must_use]
     pub fn none() -> Key {
         Key(None)
@@ -65,7 +65,7 @@ impl Key {
     /// Returns the key in a key file's bytes, without the white space at the end.
     ///
     /// # Errors
-    /// [`Error::Usage`] if it is shorter than 16 bytes or longer than 4,096.
+    /// [`Error::Usage`] if the key is shorter than 16 bytes or longer than 4,096.
     pub fn from_file(name: &str, bytes: &[u8]) -> Result<Key> {
         let key = bytes.trim_ascii_end();
         if !(KEY_BYTES_MIN..=KEY_BYTES_MAX).contains(&key.len()) {
@@ -83,7 +83,7 @@ impl Key {
         self.0.is_some()
     }
 
-    /// Returns the proof of a side; zeros without a key. See docs/formats/logd.md.
+    /// Returns the proof that a side sends. Without a key it is zeros. See docs/formats/logd.md.
     #[must_use]
     pub fn prove(&self, side: Side, terms: &Terms) -> [u8; PROOF_BYTES] {
         let Some(key) = &self.0 else {
@@ -101,7 +101,7 @@ impl Key {
         mac.finalize().into_bytes().into()
     }
 
-    /// Returns whether a side's proof is the one that this key gives.
+    /// Returns whether `proof` is the proof of this side by this key.
     #[must_use]
     pub fn accepts(&self, side: Side, terms: &Terms, proof: &[u8; PROOF_BYTES]) -> bool {
         self.prove(side, terms).ct_eq(proof).into()

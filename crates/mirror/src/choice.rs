@@ -1,10 +1,10 @@
-//! The choice of the view that should be in force.
+//! The choice of the next view.
 //!
 //! # Invariants
-//! * A group becomes a mirror when both nodes hold everything that was acknowledged, and on two machines unless one is
-//!   allowed.
-//! * A group leaves Mirror when everything that was acknowledged is synced.
-//! * A stream moves to the group of other nodes only when those hold everything that was acknowledged.
+//! * A group enters Mirror when both nodes hold all acknowledged bytes. The nodes must be on two machines, unless the
+//!   options allow one.
+//! * A group leaves Mirror when all acknowledged bytes are synced.
+//! * A stream moves to another group only when that group's nodes hold all its acknowledged bytes.
 
 use std::borrow::Cow;
 
@@ -28,10 +28,10 @@ pub(crate) struct Choice<'a> {
 }
 
 impl Choice<'_> {
-    /// Returns the view that should be in force. `None`: it is the present one.
+    /// Returns the view that should be in force. `None`: the present view should stay.
     pub fn view(&self) -> Option<View> {
         let state = self.state;
-        // Most calls find nothing to change.
+        // Borrowed, because most calls change nothing.
         let mut next = Cow::Borrowed(&state.view);
         for number in 0..state.groups.len() {
             if let Some(mode) = self.next_mode(number) {
@@ -59,7 +59,7 @@ impl Choice<'_> {
         Some(next)
     }
 
-    /// Checks that the next view, too, holds everything that was acknowledged.
+    /// Checks that all acknowledged bytes are held under the next view, too.
     fn assert_nothing_is_given_up(&self, next: &View) {
         let state = self.state;
         for (number, raised) in (0u8..).zip(&state.raised) {
@@ -82,7 +82,7 @@ impl Choice<'_> {
         }
     }
 
-    /// Returns the mode that a group should have. `None`: it has that mode.
+    /// Returns the mode that a group should enter. `None`: the group should stay in its mode.
     fn next_mode(&self, number: usize) -> Option<Mode> {
         let state = self.state;
         let links = &state.groups[number];
@@ -129,8 +129,8 @@ impl Choice<'_> {
                     (false, true) => Mode::Solo(members[1].clone()),
                     (false, false) => Mode::Disk,
                 };
-                // From this change on a takeover trusts the disk alone. So everything that was acknowledged must be
-                // there before.
+                // From this change on a takeover relies only on the disk. So all acknowledged bytes must be on the
+                // disk before.
                 self.log.want_copy();
                 let synced = streams()
                     .all(|(stream, raised)| !is_home(stream) || self.log.synced(stream) >= *raised);
@@ -143,8 +143,8 @@ impl Choice<'_> {
     }
 }
 
-/// Returns the groups whose nodes receive a stream. They are the stream's group in the present view or in one that may
-/// replace it, the group to which it should return, and a spare group.
+/// Returns the groups whose nodes receive a stream. They are the stream's group in the present and in the pending
+/// view, the group to which the stream should return, and a spare group.
 pub(crate) fn homes(state: &State, stream: StreamId) -> impl Iterator<Item = usize> + use<> {
     let (at, count) = (usize::from(stream.0), state.groups.len());
     let pending = state.pending.as_ref();
@@ -164,7 +164,7 @@ pub(crate) fn homes(state: &State, stream: StreamId) -> impl Iterator<Item = usi
     (0..count).filter(move |group| bits & 1 << group != 0)
 }
 
-/// Returns a group that can take the stream while its own is not a mirror.
+/// Returns another group that can take the stream while the stream's own group is not a mirror.
 fn spare_home(state: &State, stream: StreamId) -> Option<usize> {
     let count = state.groups.len();
     let first = usize::from(stream.0) % count;
@@ -177,8 +177,8 @@ fn spare_home(state: &State, stream: StreamId) -> Option<usize> {
         .find(|group| state.view.groups[*group].is_mirror())
 }
 
-/// Returns the group that a stream should belong to: its own if that is a mirror, else another mirror that holds the
-/// stream.
+/// Returns the group to which a stream should belong: its own if that is a mirror, otherwise another mirror that
+/// holds the stream.
 fn next_home(state: &State, next: &View, stream: StreamId) -> u8 {
     let at = usize::from(stream.0);
     let raised = state.raised[at];
@@ -187,7 +187,7 @@ fn next_home(state: &State, next: &View, stream: StreamId) -> u8 {
     let takes = |group: usize| {
         let mode = &next.groups[group];
         let links = &state.groups[group];
-        // Asks the members, not any other node that answers at their address now.
+        // Only links to the members count, not links to a new node at the same address.
         let holds = |of: &Member| link_of(links, of).is_some_and(|link| link.holds(stream, raised));
         let same = *mode == state.view.groups[group];
         let all_hold = mode.members().iter().all(holds) || armed(Flaw::MovesUnheld);
@@ -196,13 +196,13 @@ fn next_home(state: &State, next: &View, stream: StreamId) -> u8 {
     let home = match usize::from(now) {
         home if home == first || takes(first) => first,
         home if next.groups[home].is_mirror() => home,
-        // The stream's own group is a mirror again but lacks the end of the stream. The stream moves there when the
-        // group holds it.
+        // The stream's own group is a mirror again but lacks the end of the stream. The stream stays where it is
+        // until that group holds everything.
         home if next.groups[first].is_mirror() => home,
         _ => first,
     };
     let home = match (next.groups[home].is_mirror(), spare_home(state, stream)) {
-        // Moves only from a group whose acknowledgements wait for the disk.
+        // The stream moves to a spare group only from a group whose acknowledgements wait for the disk.
         (false, Some(spare))
             if takes(spare) && !state.view.groups[usize::from(now)].is_mirror() =>
         {

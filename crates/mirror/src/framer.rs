@@ -1,18 +1,18 @@
-//! The splitting of a stream of bytes into frames.
+//! Splits a stream of bytes into frames.
 
 use perdura_base::num::to_usize;
 
 use crate::message::{FRAME_BYTES_MAX, FRAME_BYTES_MIN, Malformed};
 
-/// The largest spare room that stays after a long frame was taken, bytes. Larger room is freed.
+/// The most spare bytes that the buffer keeps after a long frame was taken. More than that is freed.
 const KEEP_BYTES_MAX: usize = 512 * 1024;
 
-/// Bytes that have arrived, and the frames in them. A length that no frame has is refused as soon as it has arrived, so
-/// the framer never keeps more than the longest frame.
+/// A buffer of the bytes that have arrived, from which frames are taken. An invalid length is refused as soon as it
+/// has arrived, so the buffer never grows beyond the longest frame.
 #[derive(Debug, Default)]
 pub struct Framer {
     buf: Vec<u8>,
-    /// The end of the bytes that were taken.
+    /// The end of the bytes that have been taken.
     at: usize,
     /// The end of the bytes that have arrived.
     end: usize,
@@ -25,8 +25,8 @@ impl Framer {
         Framer::default()
     }
 
-    /// Returns room for `len` more bytes. The caller reads into it, and then reports with [`filled`](Self::filled) how
-    /// many have arrived.
+    /// Returns space for `len` more bytes. The caller reads bytes into it and then calls [`filled`](Self::filled)
+    /// with their number.
     pub fn room(&mut self, len: usize) -> &mut [u8] {
         if self.at > 0 {
             self.buf.copy_within(self.at..self.end, 0);
@@ -43,7 +43,7 @@ impl Framer {
         &mut self.buf[self.end..self.end + len]
     }
 
-    /// Notes that `read` bytes have arrived in the room.
+    /// Notes that `read` bytes have arrived in the space that [`room`](Self::room) returned.
     pub fn filled(&mut self, read: usize) {
         self.end += read;
         assert!(
@@ -58,22 +58,22 @@ impl Framer {
         self.filled(bytes.len());
     }
 
-    /// Returns the number of bytes that have arrived and are not taken.
+    /// Returns the number of bytes that have arrived and have not been taken.
     #[must_use]
     pub fn pending(&self) -> usize {
         self.arrived().len()
     }
 
-    /// Returns the bytes that have arrived and are not taken.
+    /// Returns the bytes that have arrived and have not been taken.
     #[must_use]
     pub fn arrived(&self) -> &[u8] {
         &self.buf[self.at..self.end]
     }
 
-    /// Takes the next frame. `None`: it has not arrived whole.
+    /// Takes the next frame. `None`: the frame has not arrived completely.
     ///
     /// # Errors
-    /// [`Malformed`] for a length that no frame has. The connection is then unusable.
+    /// [`Malformed`] for a length that no frame can have. The connection cannot be used after that.
     pub fn take(&mut self) -> Result<Option<&[u8]>, Malformed> {
         let pending = &self.buf[self.at..self.end];
         let Some(len) = pending.first_chunk::<4>() else {

@@ -1,4 +1,4 @@
-//! The beginning of a connection on the client's side: hello, greeting, proof, welcome.
+//! The client's side of the handshake on a new connection: hello, greeting, proof, welcome.
 
 use perdura_base::Uuid;
 
@@ -13,20 +13,20 @@ pub struct Caller {
     pub uuid: Uuid,
     /// The client's generation.
     pub generation: Generation,
-    /// The key that the node must have, too.
+    /// The key that the node must also have.
     pub key: Key,
-    /// The smallest rings of a useful node, bytes.
+    /// The smallest rings with which a node is useful, bytes.
     pub ring_bytes_min: u64,
 }
 
-/// A node that has greeted.
+/// The identity of a node, from its greeting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Identity {
-    /// The node.
+    /// The incarnation of the node.
     pub inc: NodeInc,
-    /// The machine on which it runs.
+    /// The machine on which the node runs.
     pub machine: Machine,
-    /// The most bytes of one of its rings.
+    /// The most bytes that one ring of the node can hold.
     pub ring_bytes: u64,
 }
 
@@ -36,16 +36,17 @@ pub struct Handshake {
     identity: Option<Identity>,
 }
 
-/// The client's next step.
+/// The result of a reply.
 pub enum Greeted {
-    /// The client sends this request.
+    /// The client must send this request.
     Say(Request<'static>),
-    /// The node serves the client. It has seen this generation.
+    /// The handshake is done, and the node serves the client. The generation is the highest one that the node has
+    /// seen.
     Ready(Identity, Generation),
 }
 
 impl Handshake {
-    /// Returns the handshake of a connection. The nonce is a random number that no other connection had.
+    /// Begins the handshake of a connection. `nonce` is a random number that was used for no other connection.
     #[must_use]
     pub fn new(nonce: Nonce) -> Handshake {
         Handshake {
@@ -63,7 +64,7 @@ impl Handshake {
     /// Takes a reply of the node.
     ///
     /// # Errors
-    /// The reason why the node is of no use.
+    /// The reason why the client cannot use the node.
     pub fn take(&mut self, reply: &Reply<'_>, caller: &Caller) -> Result<Greeted, String> {
         match (reply, self.identity) {
             (Reply::Greeting(greeting), None) => self.greeted(greeting, caller),

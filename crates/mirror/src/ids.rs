@@ -1,10 +1,10 @@
-//! The numbers of writers and nodes.
+//! The identities of writers, nodes, machines and rings.
 
 use std::fmt;
 
 use perdura_base::{StreamId, Uuid};
 
-/// The number of a writer: each takeover raises it.
+/// The number of a writer. Each takeover raises it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Generation(pub u64);
 
@@ -14,7 +14,8 @@ impl fmt::Display for Generation {
     }
 }
 
-/// A node from its start to its end. It is a random number, so that a node that lost its memory has another one.
+/// The incarnation of a node: one start of it. The number is random, so a node that lost its memory in a restart has
+/// another number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct NodeInc(pub u64);
 
@@ -24,7 +25,7 @@ impl fmt::Display for NodeInc {
     }
 }
 
-/// The machine on which a node runs. Nodes of one machine fail together.
+/// The machine on which a node runs. Nodes on the same machine can fail together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Machine(pub [u8; 16]);
 
@@ -34,7 +35,7 @@ impl fmt::Display for Machine {
     }
 }
 
-/// The name of a ring: its database, writer and stream.
+/// The identity of a ring: its database, writer and stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct RingName {
     /// The database.

@@ -1,31 +1,32 @@
-//! The lease: the time for which a writer may acknowledge by its disk after it has last asked the arbiter.
+//! The lease: the time after a successful question to the arbiter for which a writer may acknowledge by its disk.
 //!
-//! A node refuses a writer that was replaced, and a disk does not. If the lock of the data directory reaches every
-//! process that could open it, this does not matter, and the lease is not needed. But another machine may reach the
-//! disk without seeing the lock. Then a writer asks the arbiter regularly which view is in force, and stops when it has
-//! had no answer for the lease's time. A takeover waits for longer than that before it reads the disk. While both nodes
-//! of a mirror acknowledge, no lease is needed, because the takeover seals them.
+//! A node refuses a writer that was replaced, and a disk does not. If every process that can open the disk also sees
+//! the lock of the data directory, the lock is enough. But another machine may reach the disk without seeing the
+//! lock. Then the writer regularly asks the arbiter which view is in force, and stops if it has had no answer for the
+//! length of the lease. A takeover waits longer than that before it reads the disk. While both nodes of a mirror
+//! acknowledge, no lease is needed, because the takeover seals the nodes.
 //!
 //! # Invariants
-//! * No acknowledgement rises by the disk when the lease is over, nor before the arbiter was asked.
-//! * A lease counts from before the question was sent, and a takeover's wait from after its claim was stored. So the
-//!   lease is over when the wait is, if no clock runs faster than another by an eighth.
+//! * No acknowledgement by the disk is given after the end of the lease, or before the first answer of the arbiter.
+//! * The lease counts from before the question was sent. The wait of a takeover counts from after its claim was
+//!   stored. So the lease ends before the wait does, if no clock runs faster than another by more than an eighth.
 
 use perdura_base::flaw::{Flaw, armed};
 
 use crate::options::MirrorOptions;
 use crate::view::{Mode, View};
 
-/// The number of times that the writer asks within a lease.
+/// The number of questions that the writer sends in the time of a lease.
 const ASKS: u64 = 4;
 
-/// The writer's record of its lease.
+/// A writer's record of its lease.
 pub(crate) struct Lease {
-    /// The length of the lease, nanoseconds; 0: for ever.
+    /// The length of the lease, nanoseconds. 0: it never ends.
     lease_ns: u64,
-    /// The time of the last question whose answer said that this writer's view is in force, nanoseconds.
+    /// The time of the last question to which the arbiter answered that this writer's view is in force, nanoseconds.
+    /// `None`: no question was answered so.
     asked_ns: Option<u64>,
-    /// The time of the last question, whatever came of it, nanoseconds.
+    /// The time of the last question, answered or not, nanoseconds.
     tried_ns: Option<u64>,
 }
 
@@ -38,12 +39,12 @@ impl Lease {
         }
     }
 
-    /// Returns whether a lease is needed at all.
+    /// Returns whether the writer needs a lease at all.
     pub fn is_needed(&self) -> bool {
         self.lease_ns > 0
     }
 
-    /// Returns whether it is time to ask. If so, the question counts as sent.
+    /// Returns whether it is time to ask the arbiter. If so, notes the question as sent.
     pub fn take_due(&mut self, now_ns: u64) -> bool {
         let is_early = |tried: u64| now_ns < tried.saturating_add(self.lease_ns / ASKS);
         if !self.is_needed() || self.tried_ns.is_some_and(is_early) {
@@ -53,7 +54,7 @@ impl Lease {
         true
     }
 
-    /// Notes that the question sent at `asked_ns` was answered: this writer's view is in force.
+    /// Notes that the arbiter has answered the question of `asked_ns`: this writer's view is in force.
     pub fn note_in_force(&mut self, asked_ns: u64) {
         self.asked_ns = self.asked_ns.max(Some(asked_ns));
     }
@@ -64,7 +65,8 @@ impl Lease {
         !self.is_needed() || self.asked_ns.is_some_and(is_in_time) || armed(Flaw::LeaseIgnored)
     }
 
-    /// Returns the time for which the arbiter has not answered, nanoseconds. `None`: the lease is not over.
+    /// Returns the time since the question that began the lease, nanoseconds. `None`: the lease is not over, or has
+    /// not begun.
     pub fn over_ns(&self, now_ns: u64) -> Option<u64> {
         let asked_ns = self.asked_ns.filter(|_| !self.holds(now_ns))?;
         assert!(self.is_needed(), "what is for ever is not over");
@@ -72,15 +74,16 @@ impl Lease {
     }
 }
 
-/// Returns whether acknowledgements of some stream rest on the disk, alone or with one node.
+/// Returns whether acknowledgements of any stream depend on the disk, alone or together with one node.
 pub(crate) fn rests_on_disk(view: &View) -> bool {
     let mut homes = view.homes.iter();
     homes.any(|home| !Mode::is_mirror(&view.groups[usize::from(*home)]))
 }
 
 impl MirrorOptions {
-    /// Returns the time that a takeover waits before it reads the last writer's disk, nanoseconds. It counts from the
-    /// takeover's claim of the database, which has changed the writer in `claimed` and nothing else.
+    /// Returns the time that a takeover must wait before it reads the last writer's disk, nanoseconds. The wait
+    /// begins when the takeover has claimed the database. `claimed` is the view of that claim, in which only the
+    /// writer's generation has changed.
     #[must_use]
     pub fn takeover_wait_ns(&self, claimed: &View) -> u64 {
         let is_first = claimed.generation.0 <= 1;

@@ -1,23 +1,25 @@
 //! The log in the memory of mirrored nodes: a commit waits for two memories instead of a disk.
 //!
 //! A *group* is a pair of nodes. Each stream of the log belongs to one group, whose nodes both receive every sealed
-//! block of it. The *view*, in an arbiter, names the writer's generation and the places on which each group's
-//! acknowledgements rest: both nodes, one node and the disk, or the disk alone. The writer copies the same blocks to
-//! its segments a little later (the hard copy). After a crash a *takeover* raises the generation, seals the nodes and
-//! drains their bytes into the segments. The ordinary restart follows and knows nothing of nodes.
+//! block of it. The *view* is stored by an arbiter. It has the writer's generation and, for each group, where an
+//! acknowledged block must be: in both nodes, in one node and on the disk, or only on the disk. A little later the
+//! writer also copies the blocks to its segments on disk (the hard copy). After a crash a *takeover* raises the
+//! generation, seals the nodes and drains their bytes into the segments. Then the ordinary restart runs, which does
+//! not depend on nodes.
 //!
-//! Everything in this crate is a machine whose steps take the network, the arbiter and the time from outside. Threads
-//! and sockets drive it in production, a seed in the simulator.
+//! The types of this crate are state machines. Their caller passes the network, the arbiter and the time to each
+//! step. In production the callers are threads with sockets, in the simulator a seeded loop.
 //!
 //! # Source
 //! H. Wu et al., *A Database Redo Log System Based on Virtual Memory Disk*, sections 3.1, 3.2 and 4.1.
 //!
 //! # Deviations
-//! * The paper's nodes have no generation and no incarnation: a node that rebooted with empty memory, and a writer that
-//!   was replaced, would go unnoticed.
-//! * "When idle" never comes under load: the tail that is not copied has a bound in bytes and in time.
-//! * The paper counts the failure of all nodes at once. But data are already lost when both nodes of *one* group and
-//!   the writer fail before the copy. That loss is named exactly.
+//! * The paper's nodes have no generation and no incarnation: it would not be noticed that a node has rebooted with
+//!   empty memory or that a writer was replaced.
+//! * The paper copies "when idle", which never happens under load. We bound the part that is not copied, in bytes and
+//!   in time.
+//! * The paper counts only the failure of all nodes at once. But data are lost if both nodes of *one* group and the
+//!   writer fail before the copy. Our takeover reports exactly which bytes are lost.
 
 mod auth;
 mod choice;

@@ -1,19 +1,20 @@
-//! The writer's connection to one node: greeting, rings, blocks on their way.
+//! The writer's connection to one node: its handshake, its rings, and the blocks that are being sent.
 //!
 //! ```text
 //! down ──connect──► greeting ──welcome──► ready          any ──break──► down
 //! ```
-//! Replies come in the order of the requests. So the node is *waited for* since the first request that it has not
-//! answered, or since its last answer, whichever is later.
+//! Replies come in the order of the requests. So if a request is unanswered, the link has *waited* since that request
+//! was sent or since the last answer, whichever is later.
 //!
 //! # Invariants
-//! * A position counts as held if a reply of this incarnation of the node said so. It is at most the position that was
-//!   sent.
-//! * A link that breaks keeps its knowledge of the incarnation that it had.
+//! * A position counts as held only if a reply of this incarnation of the node has reported it. It is never above the
+//!   position that was sent.
+//! * If the connection breaks, the link remembers the incarnation and the positions that it holds.
 //!
-//! A node on the writer's machine is reached by a second way, which passes memory ([`Net::local`]). The link moves to
-//! it once it knows the node's identity. Blocks are then written into the node's memory. They are held if the node has
-//! not closed the ring and its process has not ended: see docs/formats/logd.md.
+//! A node on the writer's machine offers a second connection, over which it shares its memory ([`Net::local`]). When
+//! the link knows the node's identity, it changes to that connection. The writer then writes blocks directly into the
+//! node's memory. A written block is held if the node has not closed the ring and its process has not ended: see
+//! docs/formats/logd.md.
 
 mod home;
 mod sending;
@@ -34,10 +35,10 @@ use crate::net::{Connection, Net, Sent};
 use crate::shared::Shared;
 use home::HomeTry;
 
-/// The interval at which the connection of a node that owes nothing is checked for its end, nanoseconds.
+/// The interval at which an idle connection is checked, nanoseconds. It finds out whether the connection has ended.
 const LOOK_NS: u64 = 1_000_000;
 
-/// The least time before an operator hears of another trouble of a node, nanoseconds.
+/// The least time between two reports of different troubles of a node to an operator, nanoseconds.
 const NEWS_NS: u64 = 1_000_000_000;
 
 enum Stage {
@@ -46,14 +47,15 @@ enum Stage {
     Ready,
 }
 
-/// The progress of a stream at the node.
+/// The progress of one stream at the node.
 #[derive(Clone, Copy)]
 enum Progress {
-    /// The ring was not asked for.
+    /// The node was not asked to open the ring.
     Closed,
-    /// The ring was asked for, and the node has not answered.
+    /// The node was asked to open the ring and has not answered.
     Opening,
-    /// Blocks are sent. The fields are the positions that were sent and that are held.
+    /// The ring is open. `sent` is the position up to which blocks were sent, `held` the one up to which the node
+    /// holds them.
     Open { sent: Pos, held: Pos },
 }
 
@@ -64,34 +66,38 @@ pub(crate) struct Link {
     stage: Stage,
     identity: Option<Identity>,
     streams: Vec<Progress>,
-    /// The rings that are written in the node's memory.
+    /// The rings in the node's memory to which this link writes. `None`: the stream's blocks are sent.
     mapped: Vec<Option<Writing>>,
-    /// True if the connection passes memory.
+    /// True if the node shares its memory over the connection.
     is_local: bool,
-    /// The last try to move to the node's memory.
+    /// The last attempt to change to the node's shared memory.
     home_try: Option<HomeTry>,
-    /// The position of each stream that the incarnation in `identity` is known to hold, across breaks.
+    /// For each stream, the position up to which the incarnation in `identity` holds it. It survives a broken
+    /// connection.
     held: Vec<Pos>,
-    /// The streams whose rings at this incarnation are spoiled, each with the number of the damage. 0 is not a node's
-    /// number: the writer has found that damage. Such a ring is not opened before it is made anew.
+    /// For each stream whose ring at this incarnation is spoiled, the sequence number of the damage report. The
+    /// writer uses 0, which no node uses, for damage that it has found. Such a ring is not opened before the node has
+    /// made it anew.
     spoiled: Vec<Option<u64>>,
-    /// True if a view that may be in force counts the incarnation. Kept up to date while a ring is spoiled.
+    /// True if a view that may be in force has this incarnation as a member. Only kept up to date while a ring is
+    /// spoiled.
     pub is_counted: bool,
     /// The number of requests that the node has not answered.
     awaited: u32,
-    /// The time since which the node is waited for, or at which it was last heard, nanoseconds.
+    /// While a request is unanswered, the time since which the link has waited. Otherwise the time of the node's last
+    /// answer. Nanoseconds.
     since_ns: u64,
-    /// The time at which the connection was last checked, nanoseconds.
+    /// The time of the last check of the connection, nanoseconds.
     looked_ns: u64,
-    /// The time since which no connection is ready, nanoseconds.
+    /// The time since which the link has had no connection that is ready, nanoseconds.
     down_ns: u64,
-    /// The time of the last try to connect, nanoseconds.
+    /// The time of the last attempt to connect, nanoseconds.
     tried_ns: Option<u64>,
     /// The reason why the link is not connected.
     pub trouble: Option<String>,
-    /// The highest generation that the node has said it has seen.
+    /// The highest generation that the node has reported.
     pub seen: Generation,
-    /// The trouble that was last reported, and the time of the report.
+    /// The trouble that was last reported to an operator, and the time of that report.
     told: Option<(String, u64)>,
 }
 
@@ -120,7 +126,8 @@ impl Link {
         }
     }
 
-    /// Returns the news of the node for an operator: another trouble than the last one, or the end of a trouble.
+    /// Returns a message for an operator: a new trouble of the node, or the end of its trouble. `None`: nothing has
+    /// changed.
     pub fn take_news(&mut self, now_ns: u64) -> Option<String> {
         let told = self.told.as_ref();
         match &self.trouble {
@@ -144,19 +151,19 @@ impl Link {
         matches!(self.stage, Stage::Ready)
     }
 
-    /// Returns the position of a stream that the node is known to hold.
+    /// Returns the position up to which the node is known to hold a stream.
     pub fn held(&self, stream: StreamId) -> Pos {
         self.held[usize::from(stream.0)]
     }
 
-    /// Returns whether the stream's ring is open, and everything that was sent up to `pos` is held.
+    /// Returns whether the ring of the stream is open and the node holds the stream up to `pos`.
     pub fn holds(&self, stream: StreamId, pos: Pos) -> bool {
         let progress = self.streams[usize::from(stream.0)];
         matches!(progress, Progress::Open { held, .. } if held >= pos)
     }
 
-    /// Returns the time since which the node has been silent although it was asked, or has had no connection. `None`:
-    /// it owes nothing.
+    /// Returns the time since which the node has not answered, or since which it has had no connection that is ready.
+    /// `None`: the connection is ready and no request is unanswered.
     pub fn silent_since_ns(&self) -> Option<u64> {
         match self.is_ready() {
             true => (self.awaited > 0).then_some(self.since_ns),
@@ -164,7 +171,7 @@ impl Link {
         }
     }
 
-    /// Returns the time of the next try to connect. `None`: the link has a connection.
+    /// Returns the time of the next attempt to connect. `None`: the link has a connection.
     pub fn due_ns(&self, retry_ns: u64) -> Option<u64> {
         if self.connection.is_some() {
             return None;
@@ -213,7 +220,7 @@ impl Link {
         self.trouble = Some(why);
     }
 
-    /// Sends a request. Returns whether it is on its way.
+    /// Sends a request. Returns whether the connection took it.
     fn say(&mut self, request: &Request<'_>, now_ns: u64) -> bool {
         let Some(connection) = &mut self.connection else {
             return false;
@@ -234,18 +241,19 @@ impl Link {
         }
     }
 
-    /// Returns whether the connection is to be checked: a reply is expected, or it is time to see whether it still
-    /// stands.
+    /// Returns whether to look for replies now: because a reply is expected, or because it is time to check whether
+    /// the connection has ended.
     pub fn is_looked_at(&self, now_ns: u64) -> bool {
         self.awaited > 0 || now_ns >= self.looked_ns + LOOK_NS
     }
 
-    /// Returns whether a stream's blocks are written into the node's memory.
+    /// Returns whether the stream's blocks are written directly into the node's memory.
     pub fn is_written(&self, stream: StreamId) -> bool {
         self.mapped[usize::from(stream.0)].is_some()
     }
 
-    /// Takes the node's replies; the streams were shipped up to `ends`. Returns whether a reply has arrived.
+    /// Reads the node's replies. `ends` are the positions up to which the streams were shipped. Returns whether a
+    /// reply has arrived.
     pub fn receive(&mut self, caller: &Caller, ends: &[Pos], now_ns: u64) -> bool {
         self.looked_ns = now_ns;
         let mut heard = false;
@@ -278,7 +286,7 @@ impl Link {
         heard
     }
 
-    /// Notes that the node has answered.
+    /// Notes that the node has answered a request.
     fn hear(&mut self, now_ns: u64) -> Result<(), String> {
         if self.awaited == 0 {
             return Err("the node sent an answer to no question".into());
@@ -288,7 +296,7 @@ impl Link {
         Ok(())
     }
 
-    /// Takes a ring in the node's memory, to be written from now on.
+    /// Takes a ring in the node's memory. The link writes to it from now on.
     fn take_mapped(
         &mut self,
         held: &Held,
@@ -385,7 +393,7 @@ impl Link {
         }
         if matches!(self.streams[at], Progress::Opening) {
             if self.spoiled[at].take().is_some() {
-                // The ring was made anew. It is opened now as one that holds nothing.
+                // The node has made the ring anew. The next send opens it, and it holds nothing.
                 self.streams[at] = Progress::Closed;
                 if !self.is_spoiled() {
                     self.trouble = None;
@@ -398,7 +406,7 @@ impl Link {
             }
         }
         let sent = match self.streams[at] {
-            // Sending continues at the end of the node's ring; see `send`.
+            // `send` continues where the node's ring ends.
             Progress::Opening if ring.end <= ends[at] => ring.end,
             Progress::Opening => {
                 let (holds, end) = (ring.end, ends[at]);
@@ -424,9 +432,9 @@ impl Link {
     fn refused(&mut self, refused: Refused) -> Result<(), String> {
         self.seen = self.seen.max(refused.generation);
         match refused.reason {
-            // The takeover's generation is in the view, which the caller reads.
+            // A takeover has replaced this writer. The caller finds the new generation in the view.
             Reason::Generation => Err(refused.text),
-            // The next send opens the ring again, and learns its end.
+            // The next send asks for the ring again, and the reply has its end.
             Reason::Position | Reason::NoRing | Reason::Full => Err(refused.text),
             Reason::Version
             | Reason::Key
@@ -436,14 +444,14 @@ impl Link {
         }
     }
 
-    /// Asks an idle node whether it lives.
+    /// Sends a ping to a node that has been idle for `ping_ns`.
     pub fn ping(&mut self, ping_ns: u64, now_ns: u64) {
         if self.is_ready() && self.awaited == 0 && now_ns >= self.since_ns + ping_ns {
             self.say(&Request::Ping, now_ns);
         }
     }
 
-    /// Asks the node to drop the rings of writers before this one. Returns whether the request is on its way.
+    /// Asks the node to drop the rings of earlier writers. Returns whether the connection took the request.
     pub fn retire(&mut self, caller: &Caller, now_ns: u64) -> bool {
         let generation = caller.generation;
         self.is_ready() && self.say(&Request::Retire { generation }, now_ns)

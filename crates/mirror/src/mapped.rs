@@ -1,14 +1,15 @@
-//! A ring in memory that the node shares with the writer on its machine: see "Mapped rings" in docs/formats/logd.md.
+//! A ring in memory that a node shares with the writer on its machine: see "Mapped rings" in docs/formats/logd.md.
 //!
-//! The writer appends, the node reads; neither waits for the other. [`Writing`] is the writer's side, [`MappedRing`]
-//! the node's. The contents of the memory are another process's work, so the node checks them before it trusts them.
+//! The writer appends and the node reads. Neither waits for the other. [`Writing`] is the writer's side,
+//! [`MappedRing`] the node's. Another process writes the memory, so the node checks its contents before it trusts
+//! them.
 //!
 //! # Invariants
-//! * One process writes: the node gives the memory out to the newest writer, and closes it before it moves the ring to
-//!   its own memory.
-//! * A byte at `low` or above is not overwritten, nor the entry of an append that ends above it.
-//! * The node sets *closed* before it reads *count*; the writer stores *count* before it reads *closed*. So the node
-//!   sees every append that the writer counts.
+//! * Only one process writes: the node shares the memory with the newest writer only. Before the node moves the ring
+//!   to its own memory, it closes the shared one.
+//! * A byte at `low` or above is not overwritten. Neither is the entry of an append that ends above `low`.
+//! * The node sets *closed* before it reads *count*. The writer stores *count* before it reads *closed*. So the node
+//!   sees every append that the writer counts as held.
 
 use std::sync::Arc;
 
@@ -32,20 +33,21 @@ const LOW: usize = 128;
 const COUNT: usize = 192;
 const ENTRY_BYTES: u64 = 32;
 const ENTRIES_MIN: u64 = 64;
-/// A number of appends that no writer reaches.
+/// An upper bound of the number of appends that no writer ever reaches.
 const COUNT_MAX: u64 = 1 << 62;
-/// The most appends of its tail that a writer copies at once. It also stops once they have [`FOLLOW_BYTES_MAX`] bytes.
-/// Then other connections have their turn.
+/// The most appends of its tail that a writer copies in one call. It also stops after [`FOLLOW_BYTES_MAX`] bytes.
+/// Then it serves other connections.
 const FOLLOW_APPENDS_MAX: usize = 256;
 const FOLLOW_BYTES_MAX: u64 = 1 << 20;
-/// The number of times that a node reads words that another process is changing, before it considers them damaged.
+/// The number of times that a node reads fields that the writer is changing. If they contradict each other each time,
+/// it considers them damaged.
 const LOOKS_MAX: usize = 8;
 /// The number of bytes that a check of the whole memory reads at once.
 const CHECK_BYTES: u64 = 1 << 20;
-/// The value of *closed* that says: the ring is no longer in this memory.
+/// The value of *closed* with which the node says that the ring is no longer in this memory.
 const MOVED: u64 = u64::MAX;
 
-/// One append.
+/// One append, as the table has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Entry {
     start: Pos,
@@ -53,7 +55,7 @@ struct Entry {
     crc: u32,
 }
 
-/// The layout of a ring in a memory.
+/// The layout of a ring in shared memory.
 #[derive(Clone)]
 struct Layout {
     memory: Arc<dyn Shared>,
@@ -66,7 +68,7 @@ impl Layout {
         (entries * ENTRY_BYTES).next_multiple_of(PAGE)
     }
 
-    /// Returns the length of a memory, bytes.
+    /// Returns the length of the memory of a ring with this size and this number of entries, bytes.
     fn bytes(size: u64, entries: u64) -> u64 {
         PAGE + Layout::table_bytes(entries) + size
     }
@@ -96,7 +98,8 @@ impl Layout {
         }
     }
 
-    /// Returns the places of the `len` bytes from `from` on. There are two parts if they go around the ring's end.
+    /// Returns the offset and length in memory of the `len` bytes at position `from`. There are two parts if the
+    /// bytes wrap around the end of the ring.
     fn places(&self, from: Pos, len: usize) -> [(usize, usize); 2] {
         assert!(to_u64(len) <= self.size, "a ring does not overtake itself");
         let begin = PAGE + Layout::table_bytes(self.entries);
@@ -109,15 +112,16 @@ impl Layout {
     }
 }
 
-/// A ring that another process writes, on the node's side.
+/// The node's side of a ring that another process writes.
 pub(crate) struct MappedRing {
     layout: Layout,
-    /// The number of appends that count: those before the ring was sealed. `None`: the ring is not sealed.
+    /// If the ring is sealed, the number of appends before that. Later appends do not count. `None`: the ring is not
+    /// sealed.
     sealed: Option<u64>,
 }
 
 impl MappedRing {
-    /// Moves a ring into memory that can be shared. `None`: no such memory could be had, or the ring does not fit.
+    /// Moves a ring into memory that can be shared. `None`: there is no such memory, or the ring does not fit.
     pub fn of(ring: &Ring, memories: &Memories) -> Option<MappedRing> {
         let size = ring.size();
         let entries = ENTRIES_MIN.max(size / PAGE);
@@ -141,7 +145,7 @@ impl MappedRing {
             end: ring.low(),
             count: 0,
         };
-        // The forgotten part of the first append cannot be moved.
+        // Part of the first append was forgotten, so its bytes cannot be moved as one append.
         for (start, end, crc) in ring.appends_from(ring.low()) {
             let moved = writing.append(start, ring.parts(start, end), crc);
             if moved.is_err() {
@@ -152,10 +156,10 @@ impl MappedRing {
         (writing.end == ring.end()).then_some(mapped)
     }
 
-    /// Moves the ring to the node's own memory, and closes this one.
+    /// Closes this ring and returns a copy of it in the node's own memory.
     ///
     /// # Errors
-    /// [`RingRefusal::Damaged`]; [`RingRefusal::Full`] without memory.
+    /// [`RingRefusal::Damaged`]; [`RingRefusal::Full`] if there is no memory.
     pub fn take_back(&self) -> Result<Ring, RingRefusal> {
         self.layout.memory.store(CLOSED, MOVED);
         let (low, end) = self.extent()?;
@@ -163,7 +167,7 @@ impl MappedRing {
         let mut at = low;
         while at < end {
             let mut bytes = Vec::new();
-            // A writer that has not looked yet may continue behind the end.
+            // A writer that has not yet read *closed* may still append after the end.
             self.read(at, (end.0 - at.0).min(PAGE * 16), &mut bytes)?;
             if bytes.is_empty() {
                 return Err(RingRefusal::Damaged(at));
@@ -174,7 +178,7 @@ impl MappedRing {
         Ok(ring)
     }
 
-    /// Checks that the memory holds the appended bytes, from its low to its end.
+    /// Checks that the memory holds the appended bytes from `low` to the end.
     ///
     /// # Errors
     /// [`RingRefusal::Damaged`]
@@ -185,7 +189,7 @@ impl MappedRing {
             bytes.clear();
             match self.read(at, (end.0 - at.0).min(CHECK_BYTES), &mut bytes) {
                 Ok(()) => at = Pos(at.0 + to_u64(bytes.len())),
-                // The writer is still active and has forgotten it in the meantime.
+                // The writer is still active and has forgotten this position since.
                 Err(RingRefusal::Outside { low, .. }) if low > at => at = low,
                 Err(_) => return Err(RingRefusal::Damaged(at)),
             }
@@ -193,7 +197,7 @@ impl MappedRing {
         Ok(())
     }
 
-    /// Closes the ring and returns it without a writer. Later appends do not count.
+    /// Closes the ring and returns it sealed. Later appends of its writer do not count.
     pub fn closed(&self) -> MappedRing {
         self.layout.memory.store(CLOSED, MOVED);
         MappedRing {
@@ -215,7 +219,7 @@ impl MappedRing {
         self.sealed.map_or(count, |sealed| sealed.min(count))
     }
 
-    /// Ends the writer's appends. Those that it has counted before stay visible, and no others.
+    /// Seals the ring: appends that the writer has counted before stay visible, later ones do not.
     pub fn seal(&mut self, by: Generation) {
         if self.sealed.is_none() {
             self.layout.memory.store(CLOSED, by.0);
@@ -223,7 +227,8 @@ impl MappedRing {
         }
     }
 
-    /// Empties the ring, which then begins at `start`. The writer waits for the reply during the call.
+    /// Empties the ring. It then begins at `start`. During the call the writer is waiting for the reply and appends
+    /// nothing.
     pub fn restart(&mut self, start: Pos) {
         let words = [(COUNT, 0), (START, start.0), (LOW, start.0)];
         words
@@ -232,14 +237,14 @@ impl MappedRing {
         assert!(self.sealed.is_none(), "a sealed ring stays as it is");
     }
 
-    /// Returns the first position of the ring and the position behind its last byte.
+    /// Returns the first position of the ring and the position after its last byte.
     ///
     /// # Errors
-    /// [`RingRefusal::Damaged`] if the memory's values are impossible.
+    /// [`RingRefusal::Damaged`] if the fields in the memory contradict each other.
     pub fn extent(&self) -> Result<(Pos, Pos), RingRefusal> {
         let mut low = self.layout.low();
         for _ in 0..LOOKS_MAX {
-            // `low` may rise between the two reads, but never above the end of that moment.
+            // The writer may raise `low` between the two reads, but never above the end at that time.
             let end = self.layout.end(self.count());
             if is_extent(low, end, self.layout.size) {
                 return Ok((low, end));
@@ -249,7 +254,7 @@ impl MappedRing {
         Err(RingRefusal::Damaged(low))
     }
 
-    /// Copies at most `len` bytes from `from` on to the end of `out`, like [`Ring::read`].
+    /// Appends at most `len` bytes from position `from` on to `out`, like [`Ring::read`].
     ///
     /// # Errors
     /// [`RingRefusal::Outside`], [`RingRefusal::Damaged`].
@@ -275,19 +280,20 @@ impl MappedRing {
         }
         let now = self.layout.low();
         if now > from {
-            // The writer has appended in the meantime, perhaps over these bytes. They are on its disk.
+            // The writer has appended since, perhaps over these bytes. If so, they are on its disk.
             out.truncate(before);
             return Err(outside(now.min(end)));
         }
         match at == from && from.0 < to {
-            // Perhaps over the head of the append to which they belong.
+            // The writer may have overwritten the beginning of the append to which the bytes belong.
             true if now != low => Err(outside(now)),
             true => Err(RingRefusal::Damaged(from)),
             false => Ok(()),
         }
     }
 
-    /// Returns the bytes of an append. `None`: it does not continue at `at`, or they are not the appended bytes.
+    /// Returns the bytes of an append. `None`: the append does not contain position `at`, or the bytes do not have
+    /// its checksum.
     fn bytes_of(&self, entry: &Entry, at: Pos, low: Pos) -> Option<Vec<u8>> {
         let len = entry.end.0.checked_sub(entry.start.0)?;
         if entry.start > at || entry.end <= at || len > self.layout.size {
@@ -301,8 +307,8 @@ impl MappedRing {
         (entry.start < low || crc32c(&bytes) == entry.crc).then_some(bytes)
     }
 
-    /// Returns the appends that end behind `from`, oldest first. It stops at an append that does not join the next one:
-    /// the writer has replaced that entry in the meantime.
+    /// Returns the appends that end after `from`, oldest first. The search goes back from the newest append. It ends
+    /// at an entry whose end is not the start of the next one, because the writer has replaced that entry since.
     fn entries_from(&self, from: Pos) -> Vec<Entry> {
         let count = self.count();
         let oldest = count.saturating_sub(self.layout.entries);
@@ -320,13 +326,13 @@ impl MappedRing {
     }
 }
 
-/// Returns whether a ring can reach from `low` to `end`.
+/// Returns whether the positions of a ring can reach from `low` to `end`.
 fn is_extent(low: Pos, end: Pos, size: u64) -> bool {
     low <= end && end.0 - low.0 <= size && end.0 <= POS_MAX
 }
 
-/// A ring in a node's memory, on the writer's side. It reads the ring's progress once, and afterwards it alone changes
-/// it.
+/// The writer's side of a ring in a node's memory. It reads the ring's positions once. Afterwards only this value
+/// changes them.
 pub struct Writing {
     layout: Layout,
     low: Pos,
@@ -335,10 +341,10 @@ pub struct Writing {
 }
 
 impl Writing {
-    /// Opens the ring in a memory that a node has given.
+    /// Opens the ring in memory that a node shares.
     ///
     /// # Errors
-    /// The fault of the memory.
+    /// A description of what is wrong with the memory.
     pub fn new(memory: Arc<dyn Shared>) -> Result<Writing, String> {
         let wrong = |why: &str| Err(format!("the node shares memory that {why}"));
         if to_u64(memory.len()) < PAGE || memory.load(0) != MAGIC {
@@ -374,7 +380,7 @@ impl Writing {
         self.end
     }
 
-    /// Stores the position up to which the stream is synced on the writer's disk.
+    /// Stores in the memory the position up to which the stream is synced on the writer's disk.
     pub fn forget(&mut self, low: Pos) {
         if self.low < low && low <= self.end {
             self.low = low;
@@ -382,10 +388,10 @@ impl Writing {
         }
     }
 
-    /// Appends bytes, whose checksum is `crc`, at `pos`.
+    /// Appends bytes at position `pos`. `crc` is their checksum.
     ///
     /// # Errors
-    /// [`RingRefusal::Position`], [`RingRefusal::Full`]; nothing has changed.
+    /// [`RingRefusal::Position`], [`RingRefusal::Full`]. The ring is then unchanged.
     pub(crate) fn append(
         &mut self,
         pos: Pos,
@@ -398,7 +404,7 @@ impl Writing {
         Ok(())
     }
 
-    /// Begins an append of `len` bytes at `pos`, which are put into the memory one after the other.
+    /// Begins an append of `len` bytes at position `pos`. The caller then puts the bytes into the memory in order.
     ///
     /// # Errors
     /// [`RingRefusal::Position`], [`RingRefusal::Full`].
@@ -426,11 +432,11 @@ impl Writing {
         })
     }
 
-    /// Appends the tail's bytes behind the ring's end, as far as there is room and one call may. Returns whether a
-    /// further call may append more.
+    /// Appends bytes of the tail that follow the ring's end, until the ring is full or this call has done its part.
+    /// Returns whether another call may append more.
     ///
     /// # Errors
-    /// The reason why the ring takes nothing.
+    /// A description of why the ring takes no bytes.
     ///
     /// # Panics
     /// If the tail has forgotten bytes that the ring lacks.
@@ -460,8 +466,8 @@ impl Writing {
         Ok(is_more_left)
     }
 
-    /// Returns whether the node has closed the ring. The inner value is the generation that has sealed it. Inner
-    /// `None`: the ring was moved.
+    /// Returns whether the node has closed the ring. `None`: it has not. `Some(None)`: the node has moved the ring.
+    /// `Some(Some(g))`: the node has sealed the ring for the writer of generation g.
     #[must_use]
     pub fn closed(&self) -> Option<Option<Generation>> {
         match self.layout.memory.load(CLOSED) {
@@ -472,12 +478,12 @@ impl Writing {
     }
 }
 
-/// An append that does not count yet.
+/// An append that is being written and does not count yet.
 pub struct Append<'a> {
     ring: &'a mut Writing,
     at: Pos,
     to: Pos,
-    /// The place of `at` in the memory, and the bounds of the ring's bytes there.
+    /// The offset of position `at` in the memory, and where the ring's bytes begin and end there.
     place: usize,
     bounds: (usize, usize),
 }
@@ -493,7 +499,7 @@ impl Append<'_> {
             "an append has the length that it began with"
         );
         let (memory, (begin, end)) = (&self.ring.layout.memory, self.bounds);
-        // These are often many short pieces. Each is one copy, and a second one only where the ring goes around.
+        // `bytes` is often short. It is copied at once, or in two parts where the ring wraps around.
         let (first, second) = bytes.split_at(bytes.len().min(end - self.place));
         memory.write(self.place, first);
         self.place += first.len();
@@ -507,7 +513,7 @@ impl Append<'_> {
     /// Makes the append count. `crc` is the checksum of its bytes.
     ///
     /// # Panics
-    /// If bytes are missing.
+    /// If fewer bytes were put than the append has.
     pub fn commit(self, crc: u32) {
         let Append { ring, at, to, .. } = self;
         assert_eq!(at, to, "an append has the length that it began with");
@@ -526,8 +532,8 @@ impl Append<'_> {
 }
 
 impl Ring {
-    /// Returns the appends behind `from`: start, end, and the checksum of the bytes. Of an append that began before
-    /// `from` it returns the rest.
+    /// Returns the appends after `from`: start, end, and the checksum of the bytes. If an append began before `from`,
+    /// only the rest of it is returned.
     pub(crate) fn appends_from(&self, from: Pos) -> impl Iterator<Item = (Pos, Pos, u32)> {
         let whole = self.whole_appends_from(from);
         whole.map(move |(start, end, crc)| {

@@ -10,22 +10,22 @@ use perdura_base::{Pos, StreamId, Uuid};
 use crate::auth::{Nonce, PROOF_BYTES};
 use crate::ids::{Generation, Machine, NodeInc};
 
-/// The longest frame, bytes: the longest block and its description.
+/// The most bytes of a frame: the longest block and its description.
 pub const FRAME_BYTES_MAX: usize = perdura_wal::block::BLOCK_BYTES_MAX + 96;
-/// The shortest frame, bytes: one without a body.
+/// The fewest bytes of a frame: a frame without a body.
 pub(crate) const FRAME_BYTES_MIN: usize = 12;
 /// The most bytes of a ring that one read returns.
 pub const READ_BYTES_MAX: u32 = 1 << 20;
-/// The largest position: a log never reaches it.
+/// An upper bound of the positions in a log. No log reaches it.
 pub(crate) const POS_MAX: u64 = 1 << 62;
 /// The version of the protocol.
 const VERSION: u16 = 1;
 const MAGIC: &[u8; 4] = b"PLGD";
 const TEXT_BYTES_MAX: usize = 1000;
-/// The most rings that a reply names. A node keeps fewer of one database.
+/// The most rings that a reply can list. A node has fewer rings of one database.
 const RINGS_MAX: usize = 4096;
 
-/// A frame that the page does not allow, with its fault.
+/// A description of why bytes are not a valid frame.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Malformed(pub String);
 
@@ -53,9 +53,9 @@ pub enum Request<'a> {
         /// The client's nonce.
         nonce: Nonce,
     },
-    /// The proof that the client has the key.
+    /// Prove that the client has the key. This is the proof.
     Proof([u8; PROOF_BYTES]),
-    /// Make a ring, or continue with it.
+    /// Make a ring, or continue an existing one.
     Open {
         /// The writer's generation.
         generation: Generation,
@@ -64,7 +64,7 @@ pub enum Request<'a> {
         /// The position up to which the stream is on the writer's disk.
         start: Pos,
     },
-    /// Make a ring or continue with it, in memory that the client maps.
+    /// Like [`Open`](Self::Open), but with the ring in memory that the client maps.
     Map {
         /// The writer's generation.
         generation: Generation,
@@ -73,7 +73,7 @@ pub enum Request<'a> {
         /// The position up to which the stream is on the writer's disk.
         start: Pos,
     },
-    /// Make a spoiled ring anew, without its contents.
+    /// Replace a spoiled ring by an empty one.
     Renew {
         /// The writer's generation.
         generation: Generation,
@@ -81,10 +81,10 @@ pub enum Request<'a> {
         stream: StreamId,
         /// The position up to which the stream is on the writer's disk.
         start: Pos,
-        /// The number of the damage that the node has reported.
+        /// The sequence number of the damage report in the node's reply.
         damage: u64,
     },
-    /// Keep a block.
+    /// Append a block to a ring.
     Append {
         /// The writer's generation.
         generation: Generation,
@@ -96,48 +96,48 @@ pub enum Request<'a> {
         low: Pos,
         /// The block without the zeros at its end.
         bytes: &'a [u8],
-        /// The number of those zeros.
+        /// The number of zeros at the end of the block, which are not sent.
         pad: u32,
     },
-    /// Take nothing more from older generations.
+    /// Seal the rings of older generations, and return the list of rings.
     Seal {
         /// The new generation.
         generation: Generation,
     },
-    /// Return bytes of a ring.
+    /// Return some bytes of a ring.
     Read {
         /// The ring's generation.
         generation: Generation,
         /// The stream.
         stream: StreamId,
-        /// The first byte's position.
+        /// The position of the first byte.
         from: Pos,
         /// The number of bytes, at most [`READ_BYTES_MAX`].
         len: u32,
     },
     /// Drop the rings of older generations.
     Retire {
-        /// The generation that stays.
+        /// The generation whose rings are kept, like those of newer ones.
         generation: Generation,
     },
-    /// Answer if you live.
+    /// Reply, to show that the node is running.
     Ping,
-    /// Seal, and report the hard copy of an ended start of the node.
+    /// Seal the rings of older generations, and return the rings in the hard copy of an earlier start of the node.
     Recall {
         /// The new generation.
         generation: Generation,
-        /// The start that has ended.
+        /// The incarnation of the earlier start.
         inc: NodeInc,
     },
-    /// Return bytes from the hard copy of an ended start of the node.
+    /// Return some bytes from the hard copy of an earlier start of the node.
     Reread {
-        /// The start that has ended.
+        /// The incarnation of the earlier start.
         inc: NodeInc,
         /// The ring's generation.
         generation: Generation,
         /// The stream.
         stream: StreamId,
-        /// The first byte's position.
+        /// The position of the first byte.
         from: Pos,
         /// The number of bytes, at most [`READ_BYTES_MAX`].
         len: u32,
@@ -153,17 +153,17 @@ pub struct Greeting {
     pub keyed: bool,
     /// The node's incarnation.
     pub inc: NodeInc,
-    /// Its machine.
+    /// The machine on which the node runs.
     pub machine: Machine,
-    /// The most bytes that one of its rings holds.
+    /// The most bytes that one ring of the node holds.
     pub ring_bytes: u64,
-    /// Its nonce.
+    /// The node's nonce.
     pub nonce: Nonce,
-    /// The proof that it has the key.
+    /// The proof that the node has the key.
     pub proof: [u8; PROOF_BYTES],
 }
 
-/// The part of a stream that a node holds.
+/// The part of a stream that is in a ring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RingState {
     /// The writer's generation.
@@ -172,36 +172,36 @@ pub struct RingState {
     pub stream: StreamId,
     /// The position of the first byte.
     pub low: Pos,
-    /// The position behind the last byte.
+    /// The position after the last byte.
     pub end: Pos,
 }
 
-/// The answer to an open or an append.
+/// The reply to an open or an append.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Held {
     /// The node's incarnation.
     pub inc: NodeInc,
-    /// The part of the stream that it holds.
+    /// The part of the stream that the node holds.
     pub ring: RingState,
 }
 
-/// The answer to a seal.
+/// The reply to a seal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sealed {
     /// The node's incarnation.
     pub inc: NodeInc,
-    /// The lowest generation from which it still takes blocks.
+    /// The lowest generation from which the node still takes blocks.
     pub generation: Generation,
-    /// All rings of the database.
+    /// All rings that the node has of the database.
     pub rings: Vec<RingState>,
 }
 
-/// The reason why a node refuses.
+/// The reason why a node refuses a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reason {
-    /// It speaks another version.
+    /// The node speaks another version of the protocol.
     Version,
-    /// The client has not proven that it has the key.
+    /// The client's proof is wrong: it does not have the node's key.
     Key,
     /// The node has seen a higher generation.
     Generation,
@@ -215,7 +215,7 @@ pub enum Reason {
     Memory,
     /// The frame is not allowed here.
     Malformed,
-    /// The memory does not hold the appended bytes.
+    /// The ring's memory does not hold the bytes that were appended.
     Damaged,
 }
 
@@ -250,21 +250,21 @@ impl Reason {
         Reason::ALL.into_iter().find(|reason| reason.code() == code)
     }
 
-    /// Returns whether the node ends the connection with this refusal.
+    /// Returns whether a node ends the connection after a refusal for this reason.
     #[must_use]
     pub fn ends_connection(self) -> bool {
         matches!(self, Reason::Version | Reason::Key | Reason::Malformed)
     }
 }
 
-/// A refusal.
+/// A node's refusal of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refused {
     /// The reason.
     pub reason: Reason,
     /// The highest generation that the node has seen.
     pub generation: Generation,
-    /// The ring's end if the reason is [`Position`](Reason::Position); else 0.
+    /// The position of the ring's end if the reason is [`Position`](Reason::Position), otherwise 0.
     pub pos: Pos,
     /// An explanation for an operator.
     pub text: String,
@@ -273,9 +273,9 @@ pub struct Refused {
 /// A node's reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reply<'a> {
-    /// The first reply.
+    /// The reply to a hello.
     Greeting(Greeting),
-    /// The client may continue.
+    /// The reply to a right proof: the client may send requests.
     Welcome {
         /// The node's incarnation.
         inc: NodeInc,
@@ -284,10 +284,10 @@ pub enum Reply<'a> {
     },
     /// The part of a stream that the node holds.
     Held(Held),
-    /// Like [`Reply::Held`], for a ring in memory that comes with the frame. The number is the memory's length in
-    /// bytes.
+    /// Like [`Reply::Held`], for a ring in shared memory. The memory itself comes with the frame, and the number is
+    /// its length in bytes.
     Mapped(Held, u64),
-    /// The ring of a stream is damaged: the answer to an open or a map.
+    /// The reply to an open or a map if the ring is damaged.
     Spoiled {
         /// The node's incarnation.
         inc: NodeInc,
@@ -295,10 +295,10 @@ pub enum Reply<'a> {
         generation: Generation,
         /// The stream.
         stream: StreamId,
-        /// The number of the damage, from 1.
+        /// The sequence number of the damage report, from 1.
         damage: u64,
     },
-    /// The rings of the database that the node holds.
+    /// The reply to a seal.
     Sealed(Sealed),
     /// Bytes of a ring.
     Bytes {
@@ -306,19 +306,19 @@ pub enum Reply<'a> {
         generation: Generation,
         /// The stream.
         stream: StreamId,
-        /// The first byte's position.
+        /// The position of the first byte.
         from: Pos,
         /// The bytes.
         bytes: &'a [u8],
     },
-    /// The rings of older generations are dropped.
+    /// The node has dropped the rings of older generations.
     Retired {
         /// The node's incarnation.
         inc: NodeInc,
-        /// The generation that stays.
+        /// The generation whose rings are kept, like those of newer ones.
         generation: Generation,
     },
-    /// The node lives.
+    /// The reply to a ping.
     Pong {
         /// The node's incarnation.
         inc: NodeInc,

@@ -1,8 +1,8 @@
-//! The network as this crate's machines see it: connections that carry whole frames, in order, until they break.
+//! The network as this crate uses it: connections that carry complete frames, in order, until they break.
 //!
-//! In production a connection is a TCP stream, perhaps with TLS. In the simulator it is a queue; a seed decides the
-//! delay of its frames and its break. A frame that was sent may have arrived or not when a connection breaks. Only a
-//! reply confirms it.
+//! In production a connection is a TCP stream, perhaps with TLS. In the simulator it is a queue, and a seed decides
+//! when its frames arrive and when it breaks. If a connection breaks, a frame that was sent may have arrived or not.
+//! Only a reply shows that it has.
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -15,75 +15,76 @@ use crate::shared::Shared;
 
 /// A factory of connections to nodes.
 pub trait Net: Send + Sync {
-    /// Begins a connection to a node and returns at once. If the node cannot be reached, the connection breaks.
+    /// Begins to connect to a node, and returns at once. If the node cannot be reached, the connection breaks later.
     ///
     /// # Errors
-    /// [`perdura_base::Error::Usage`] for an address that is not possible on this network.
+    /// [`perdura_base::Error::Usage`] for an address that this network cannot have.
     fn connect(&self, address: &str) -> Result<Box<dyn Connection>>;
 
-    /// Waits until something has arrived on one of the network's connections, one has broken, or the time is over.
-    /// Networks whose time does not pass by itself do not wait.
+    /// Waits until bytes have arrived on one of the network's connections, a connection has broken, or the timeout is
+    /// over. A simulated network does not wait.
     fn wait(&self, _timeout: Duration) {}
 
-    /// Reads the material for future connections anew, such as certificates. Returns whether the network has any.
+    /// Loads the files that later connections use, such as certificates, again. Returns whether the network uses any.
     ///
     /// # Errors
-    /// The reason why it cannot be used. Nothing has changed then.
+    /// The reason why the new files cannot be used. The old ones stay in use.
     fn reload(&self) -> Result<bool> {
         Ok(false)
     }
 
-    /// Returns a connection to a node that passes memory. `None`: the node is not on this machine, or does not offer
-    /// one.
+    /// Returns a connection over which a node shares its memory. `None`: the node is not on this machine, or does not
+    /// share memory.
     fn local(&self, _node: &Identity) -> Option<Box<dyn Connection>> {
         None
     }
 }
 
-/// The fate of a frame.
+/// The result of sending a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sent {
-    /// The frame is on its way.
+    /// The frame was taken.
     Yes,
-    /// The connection takes no more for now, and nothing of the frame was taken.
+    /// The connection is full for now, and no byte of the frame was taken.
     Full,
 }
 
-/// A connection to a node. No call waits.
+/// A connection to a node. No method waits.
 pub trait Connection: Send {
     /// Sends a frame, given in two parts.
     ///
     /// # Errors
-    /// The reason why the connection is broken, for good.
+    /// The reason why the connection is broken. It stays broken.
     fn send(&mut self, head: &[u8], tail: &[u8]) -> Result<Sent, String>;
 
-    /// Returns the next frame. `None`: it has not arrived whole.
+    /// Returns the next frame. `None`: no frame has arrived completely.
     ///
     /// # Errors
-    /// The reason why the connection is broken, for good.
+    /// The reason why the connection is broken. It stays broken.
     fn receive(&mut self) -> Result<Option<Vec<u8>>, String>;
 
-    /// Returns the memory that came with the last received frame. Only a reply that announces memory has one.
+    /// Returns the memory that came with the last received frame. `None`: the frame is not a reply that announces
+    /// memory.
     fn memory(&mut self) -> Option<Arc<dyn Shared>> {
         None
     }
 
-    /// Checks that the connection stands: the node's process has not ended.
+    /// Checks that the connection is not broken, so the node's process has not ended.
     ///
     /// # Errors
-    /// The reason why it is broken, for good.
+    /// The reason why the connection is broken. It stays broken.
     fn stands(&mut self) -> Result<(), String> {
         Ok(())
     }
 
-    /// Returns the descriptor on which an idle thread waits with `poll`. It waits for the descriptor to become
-    /// readable, and, while [`has_unsent`](Self::has_unsent), writable. Then it calls [`receive`](Self::receive), which
-    /// also sends the rest.
+    /// Returns the descriptor on which an idle thread can wait with `poll`. The thread waits until it is readable or,
+    /// while [`has_unsent`](Self::has_unsent), writable. Then it calls [`receive`](Self::receive), which also sends
+    /// the unsent bytes.
     fn fd(&self) -> Option<BorrowedFd<'_>> {
         None
     }
 
-    /// Returns whether bytes that were taken still wait for the network.
+    /// Returns whether some bytes of the taken frames are not yet sent.
     fn has_unsent(&self) -> bool {
         false
     }

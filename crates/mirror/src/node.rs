@@ -1,8 +1,9 @@
-//! A node: it keeps rings, and answers frames. See docs/formats/logd.md.
+//! A node: it keeps rings and answers requests. See docs/formats/logd.md.
 //!
 //! # Invariants
-//! * The node returns to a takeover everything that it has reported as held, until *retire*, or refuses it by name.
-//! * The highest generation of a database never falls, and appends of lower ones are refused.
+//! * The node returns to a takeover all bytes that it has reported as held, until *retire*. If it cannot, it refuses
+//!   the read with a reason.
+//! * The highest generation of a database never falls. Appends of lower generations are refused.
 //! * A frame that the protocol does not allow changes nothing and ends the connection.
 //! * When a database's generation rises, the rings that writers before it map are sealed.
 
@@ -27,7 +28,7 @@ use crate::ring::RingRefusal;
 use crate::shared::{Memories, Shared};
 use held::NodeRing;
 
-/// The most databases that a node remembers. A client that may use the node can name any number.
+/// The most databases of which a node keeps a record. Without this limit a client could make the node use all memory.
 const DATABASES_MAX: usize = 4096;
 
 /// The options with which a node starts.
@@ -35,39 +36,39 @@ const DATABASES_MAX: usize = 4096;
 pub struct NodeOptions {
     /// The most bytes that a ring holds.
     pub ring_bytes: u64,
-    /// The most rings, of all databases.
+    /// The most rings, of all databases together.
     pub rings_max: usize,
     /// The key that clients must have. It may be unset.
     pub key: Key,
-    /// The machine it runs on.
+    /// The machine on which the node runs.
     pub machine: Machine,
     /// A random number that makes this start of the node different from all others.
     pub inc: NodeInc,
-    /// Memory that clients on its machine can map. `None`: it offers none.
+    /// The source of memory that clients on this machine can map. `None`: the node shares no memory.
     pub memories: Option<Memories>,
 }
 
 /// The figures of a node.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct NodeStats {
-    /// The number of databases that it knows.
+    /// The number of databases that the node knows.
     pub databases: u64,
     /// The number of rings.
     pub rings: u64,
-    /// The number of bytes in them.
+    /// The number of bytes in the rings.
     pub bytes: u64,
-    /// The number of blocks taken by messages since it started.
+    /// The number of blocks that messages have appended since the node started.
     pub appends: u64,
-    /// The number of frames refused since it started.
+    /// The number of frames that were refused since the node started.
     pub refusals: u64,
 }
 
-/// A client's connection, as the node sees it.
+/// The node's state of a connection to a client.
 #[derive(Debug)]
 pub struct Peer {
     nonce: Nonce,
     stage: Stage,
-    /// True if memory can be passed to it.
+    /// True if the connection can pass memory to the client.
     is_local: bool,
 }
 
@@ -75,14 +76,14 @@ pub struct Peer {
 enum Stage {
     /// The client has sent nothing.
     New,
-    /// The client has to prove that it has the key.
+    /// The node has sent its greeting, and the client must send its proof.
     Greeted { uuid: Uuid, nonce: Nonce },
-    /// The client is served.
+    /// The client has proven that it has the key, and is served.
     Welcome(Uuid),
 }
 
 impl Peer {
-    /// Returns the state of a new connection. The nonce is a random number that no other connection had.
+    /// Returns the state of a new connection. `nonce` is a random number that was used for no other connection.
     #[must_use]
     pub fn new(nonce: Nonce) -> Peer {
         Peer {
@@ -92,7 +93,7 @@ impl Peer {
         }
     }
 
-    /// Like [`new`](Self::new), over a connection that passes memory: the client is on the node's machine.
+    /// Like [`new`](Self::new), for a connection that can pass memory, because the client is on the node's machine.
     #[must_use]
     pub fn local(nonce: Nonce) -> Peer {
         Peer {
@@ -101,43 +102,43 @@ impl Peer {
         }
     }
 
-    /// Returns whether the client has proven itself and is served.
+    /// Returns whether the client has proven that it has the key.
     #[must_use]
     pub fn is_welcome(&self) -> bool {
         matches!(self.stage, Stage::Welcome(_))
     }
 }
 
-/// The result of a frame.
+/// The result of handling a frame.
 #[derive(Debug)]
 pub struct Outcome {
     /// The frame to send back.
     pub reply: Vec<u8>,
-    /// The memory to send with it. `None`: the reply has no memory.
+    /// The memory to send with the reply. `None`: no memory is sent.
     pub memory: Option<Arc<dyn Shared>>,
-    /// True if the connection then ends.
+    /// True if the connection must be closed after the reply.
     pub ends: bool,
 }
 
-/// The contents of a node, for its hard copy.
+/// The contents of a node as its hard copy needs them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Holdings {
-    /// All rings, with their databases.
+    /// All rings, each with its database.
     pub rings: Vec<(Uuid, RingState)>,
-    /// The databases with the generation below which all are retired.
+    /// For each database, the generation below which all generations are retired.
     pub retired: Vec<(Uuid, Generation)>,
 }
 
 #[derive(Default)]
 struct Database {
     generation: Generation,
-    /// The generation below which all are retired.
+    /// All generations below this one are retired.
     retired: Generation,
     rings: BTreeMap<(Generation, StreamId), NodeRing>,
 }
 
 impl Database {
-    /// Notes that another writer has come. The writers before it append nothing more.
+    /// Notes the generation of a new writer. Earlier writers cannot append any more.
     fn raise(&mut self, generation: Generation) {
         let older = self.rings.range_mut(..(generation, StreamId(0)));
         older.for_each(|(_, ring)| ring.seal(generation));
@@ -150,18 +151,18 @@ impl Database {
 pub struct Node {
     options: NodeOptions,
     databases: HashMap<Uuid, Database>,
-    /// The rings that its earlier starts have left in its hard copy.
+    /// The rings of earlier starts of the node, from its hard copy.
     earlier: Vec<Earlier>,
     appends: u64,
     refusals: u64,
-    /// The number of rings that were found spoiled.
+    /// The number of damage reports so far.
     damages: u64,
 }
 
-/// A reply, and the memory that goes with it.
+/// A reply, and the memory to send with it.
 type Answer<'a> = (Reply<'a>, Option<Arc<dyn Shared>>);
 
-/// A refusal before it has its frame.
+/// A refusal that is not yet encoded.
 struct Refusal {
     reason: Reason,
     pos: Pos,
@@ -202,13 +203,13 @@ impl Node {
         }
     }
 
-    /// Returns its incarnation.
+    /// Returns the incarnation of the node.
     #[must_use]
     pub fn inc(&self) -> NodeInc {
         self.options.inc
     }
 
-    /// Returns its figures.
+    /// Returns the figures of the node.
     #[must_use]
     pub fn stats(&self) -> NodeStats {
         let rings = || self.databases.values().flat_map(|one| one.rings.values());
@@ -221,7 +222,7 @@ impl Node {
         }
     }
 
-    /// Returns all rings, and the retired generations.
+    /// Returns all rings, and the retired generations of each database.
     #[must_use]
     pub fn holdings(&self) -> Holdings {
         let mut holdings = Holdings::default();
@@ -236,11 +237,11 @@ impl Node {
         holdings
     }
 
-    /// Appends at most `len` bytes of a ring to `out`, from `from` on, or from its low if that is higher. Returns the
-    /// position at which they begin, and the low. `None`: the node does not have this ring.
+    /// Appends at most `len` bytes of a ring to `out`. They begin at `from`, or at the ring's low if that is higher.
+    /// Returns the position of the first byte, and the low. `None`: the node does not have this ring.
     ///
     /// # Errors
-    /// [`RingRefusal`]
+    /// [`RingRefusal`] if the bytes are outside the ring or damaged.
     pub fn copy_of(
         &self,
         ring: RingName,
@@ -256,7 +257,7 @@ impl Node {
         }))
     }
 
-    /// Answers one frame of a connection.
+    /// Handles one frame that has arrived on a connection.
     pub fn handle(&mut self, peer: &mut Peer, frame: &[u8]) -> Outcome {
         let mut bytes = Vec::new();
         let request = Request::decode(frame).map_err(Refusal::from);
@@ -289,7 +290,7 @@ impl Node {
         }
     }
 
-    /// Returns the last reply to a client whose bytes are not frames.
+    /// Returns the last reply to a client that has sent bytes that are not a frame.
     pub fn refuse_malformed(&mut self, peer: &Peer, malformed: Malformed) -> Outcome {
         self.refuse(peer, malformed.into())
     }
@@ -383,7 +384,7 @@ impl Node {
         }))
     }
 
-    /// Refuses a request of a writer that was replaced.
+    /// Fails if a later writer has replaced the writer of this generation.
     fn check_generation(&self, uuid: Uuid, generation: Generation) -> Result<(), Refusal> {
         let seen = self.generation(uuid);
         if generation < seen && !armed(Flaw::GenerationUnchecked) {
@@ -409,7 +410,7 @@ impl Node {
         })
     }
 
-    /// Returns the record of a database, which is made if the node does not know the database.
+    /// Returns the record of a database, and makes it if the node does not know the database yet.
     fn database(&mut self, uuid: Uuid) -> Result<&mut Database, Refusal> {
         let known = self.databases.len();
         match self.databases.entry(uuid) {

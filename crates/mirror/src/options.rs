@@ -1,4 +1,4 @@
-//! The setup of a mirror.
+//! The options of a mirror.
 
 use perdura_base::{Error, Result};
 
@@ -11,23 +11,24 @@ pub struct MirrorOptions {
     pub groups: Vec<[String; 2]>,
     /// The key that the nodes must have. It may be unset.
     pub key: Key,
-    /// The most bytes of a stream that are shipped and not synced.
+    /// The most bytes of a stream that may be shipped and not yet synced on the disk.
     pub tail_bytes_max: u64,
     /// True if two nodes on one machine count as a mirror, although they fail together.
     pub one_machine: bool,
-    /// The time after which a node that owes an answer is suspected, nanoseconds.
+    /// A node is suspected if it has not answered a request for this time, nanoseconds.
     pub suspect_ns: u64,
-    /// The interval at which an idle node is asked whether it lives, nanoseconds.
+    /// A node that has been idle for this time is asked whether it is running, nanoseconds.
     pub ping_ns: u64,
-    /// The interval at which the writer tries to connect to a node, nanoseconds.
+    /// The time between two attempts to connect to a node, nanoseconds.
     pub retry_ns: u64,
-    /// The time for which the writer may acknowledge by its disk after it has asked the arbiter, nanoseconds. 0: for
-    /// ever, because a process that does not see the lock of the data directory cannot reach the disk.
+    /// The length of the lease: for this time after it has asked the arbiter, a writer may acknowledge by its disk,
+    /// nanoseconds. 0: the lease never ends. Choose 0 if every process that can reach the disk also sees the lock of
+    /// the data directory.
     pub lease_ns: u64,
 }
 
 impl MirrorOptions {
-    /// Returns the options with the usual times, for groups of nodes.
+    /// Returns the options for these groups of nodes, with the usual times.
     #[must_use]
     pub fn new(groups: Vec<[String; 2]>, key: Key) -> MirrorOptions {
         MirrorOptions {
@@ -45,7 +46,7 @@ impl MirrorOptions {
     /// Checks the options.
     ///
     /// # Errors
-    /// [`Error::Usage`] if these cannot be the nodes of a mirror.
+    /// [`Error::Usage`] if a mirror cannot have these nodes.
     pub fn check(&self) -> Result<()> {
         let usage = |why: String| Err(Error::Usage(why));
         if self.groups.is_empty() || self.groups.len() > usize::from(crate::view::GROUPS_MAX) {

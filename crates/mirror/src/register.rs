@@ -1,4 +1,4 @@
-//! The arbiter: a register with a compare-and-swap that holds the view.
+//! The arbiter: a register that stores the view, with compare-and-swap.
 
 use std::sync::Arc;
 
@@ -10,30 +10,32 @@ use crate::view::{VIEW_BYTES_MAX, View};
 /// The result of a compare-and-swap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Swap {
-    /// The view is the new one, durably.
+    /// The new view is stored durably.
     Done,
-    /// Another view with this number, or a higher one, is stored.
+    /// A view with the same number or a higher one is stored already.
     Lost,
 }
 
-/// A register that writer and takeover both reach. Calls may wait.
+/// A register that both the writer and a takeover can reach. Calls may block.
 ///
 /// # Contract
-/// * Of all processes that try to store a view with one number, at most one ever gets [`Swap::Done`]. From then on
-///   [`read`](Self::read) returns that view or a later one, after a crash too.
-/// * An error of [`replace`](Self::replace) says nothing about whether the view was stored: read again.
+/// * If several processes try to store a view with the same number, at most one of them gets [`Swap::Done`]. From
+///   then on [`read`](Self::read) returns that view or a later one, after a crash too.
+/// * After an error of [`replace`](Self::replace) it is unknown whether the view was stored. The caller must read
+///   again.
 /// * A stored view is never lost, and never replaced by an older one.
 pub trait Register: Send {
     /// Reads the newest view. `None`: no view was ever stored.
     ///
     /// # Errors
-    /// The medium's; [`Error::Corrupt`] for a damaged view; [`Error::Foreign`] for that of another database.
+    /// Errors of the storage; [`Error::Corrupt`] for a damaged view; [`Error::Foreign`] for a view of another
+    /// database.
     fn read(&mut self) -> Result<Option<View>>;
 
-    /// Stores a view if the newest is the one before it.
+    /// Stores view `next` if the newest stored view has the number before it.
     ///
     /// # Errors
-    /// The medium's: the outcome is not known.
+    /// Errors of the storage. It is then unknown whether the view was stored.
     fn replace(&mut self, next: &View) -> Result<Swap>;
 }
 
@@ -47,7 +49,7 @@ fn path(v: u64) -> String {
     format!("{PREFIX}{v:020}")
 }
 
-/// Reads the view in a file.
+/// Reads and checks the view in a file.
 fn read_view(disk: &dyn Disk, path: &str, uuid: Uuid) -> Result<View> {
     let file = disk.open(path, Access::Buffered)?;
     let mut bytes = vec![0; VIEW_BYTES_MAX + 1];
@@ -71,7 +73,7 @@ fn read_view(disk: &dyn Disk, path: &str, uuid: Uuid) -> Result<View> {
     Ok(view)
 }
 
-/// Writes a view to a temporary file, and syncs it.
+/// Writes a view to a new file, and syncs it.
 fn write_new(disk: &dyn Disk, path: &str, view: &View) -> Result<()> {
     let bytes = view.encode();
     debug_assert_eq!(
@@ -85,22 +87,22 @@ fn write_new(disk: &dyn Disk, path: &str, view: &View) -> Result<()> {
     file.sync()
 }
 
-/// An arbiter that keeps views as numbered files of a directory; see docs/formats/view.md.
+/// An arbiter that stores each view as a numbered file in a directory; see docs/formats/view.md.
 pub struct NumberedFiles {
     disk: Arc<dyn Disk>,
     uuid: Uuid,
-    /// A random number, so that two processes never write one temporary file.
+    /// A random number in the names of temporary files, so that no two processes write the same one.
     token: u64,
 }
 
 impl NumberedFiles {
-    /// Returns the arbiter of a database in the root of a disk.
+    /// Returns the arbiter of a database whose views are in the root of `disk`.
     #[must_use]
     pub fn new(disk: Arc<dyn Disk>, uuid: Uuid, token: u64) -> NumberedFiles {
         NumberedFiles { disk, uuid, token }
     }
 
-    /// Returns the numbers of the stored views, in order.
+    /// Returns the numbers of the stored views, ascending.
     fn numbers(&self) -> Result<Vec<u64>> {
         let names = self.disk.list("")?;
         let number = |name: &String| {
@@ -136,8 +138,8 @@ impl NumberedFiles {
 
 impl Register for NumberedFiles {
     fn read(&mut self) -> Result<Option<View>> {
-        // Decisions may rest on the view that is read. But another process may have given it its name and not synced
-        // that yet.
+        // The caller may act on this view, so it must be durable. Another process may have renamed its file without
+        // syncing the directory.
         let newest = self.newest()?;
         if newest.is_some() {
             self.disk.sync_dir("")?;
@@ -163,12 +165,12 @@ impl Register for NumberedFiles {
             Err(error) => return Err(error),
         }
         self.disk.sync_dir("")?;
-        // A writer that has slept since its read may have stored a view that was removed long ago.
+        // If this writer was slow since its read, the number may have been free only because an old view was removed.
         if self.numbers()?.last() != Some(&next.v) {
             return Ok(Swap::Lost);
         }
         for old in numbers.iter().rev().skip(KEPT - 1) {
-            // A file that cannot be removed now is removed by a later change.
+            // If a file cannot be removed now, a later change removes it.
             if self.disk.remove(&path(*old)).is_err() {
                 break;
             }
@@ -177,14 +179,14 @@ impl Register for NumberedFiles {
     }
 }
 
-/// An arbiter that keeps the view as one file under a lock; see docs/formats/view.md.
+/// An arbiter that stores the view in one file, protected by a lock; see docs/formats/view.md.
 pub struct LockedFile {
     disk: Arc<dyn Disk>,
     uuid: Uuid,
 }
 
 impl LockedFile {
-    /// Returns the arbiter of a database in the root of a disk.
+    /// Returns the arbiter of a database whose view is in the root of `disk`.
     #[must_use]
     pub fn new(disk: Arc<dyn Disk>, uuid: Uuid) -> LockedFile {
         LockedFile { disk, uuid }

@@ -1,12 +1,13 @@
-//! The newest bytes of one stream, in memory: those that are not known to be on the writer's disk.
+//! A ring of the newest bytes of one stream, in memory. It holds the bytes that are not known to be on the writer's
+//! disk.
 //!
 //! # Invariants
-//! * Positions are dense: an append begins at the ring's end, or nothing changes.
-//! * `low <= end <= low + size`. The byte at position p is at index p - base modulo the size, where `base` is the
+//! * There is no gap: an append must begin at the ring's end, otherwise it changes nothing.
+//! * `low <= end <= low + size`. The byte at position p has index (p - base) modulo the size, where `base` is the
 //!   position at which the ring began.
-//! * The memory grows with the ring's first round: bytes that were never written take no memory, and nothing is zeroed
-//!   in advance.
-//! * Bytes are returned only if the checksum of their append holds.
+//! * The memory grows until the ring wraps around for the first time. Memory is not zeroed in advance, and bytes that
+//!   were never written take none.
+//! * Bytes are returned only if the checksum of their append is right.
 
 use std::collections::VecDeque;
 
@@ -15,25 +16,25 @@ use perdura_base::checksum::crc32c_append;
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::num::{to_u64, to_usize};
 
-/// The reason why a ring does not take a block, or return bytes.
+/// The reason why a ring does not take a block or does not return bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RingRefusal {
-    /// The block does not begin at the end, which is here.
+    /// The block does not begin at the ring's end. This is the end.
     Position(Pos),
     /// The ring has no room for the block.
     Full,
-    /// The bytes lie outside of the held range, from `low` to `end`.
+    /// The bytes are not within the positions that the ring holds.
     Outside {
-        /// The first position held.
+        /// The first position that the ring holds.
         low: Pos,
-        /// The position behind the last one.
+        /// The position after the last one that the ring holds.
         end: Pos,
     },
-    /// The memory does not hold the bytes that were appended here.
+    /// The memory does not hold the bytes that were appended at this position.
     Damaged(Pos),
 }
 
-/// One append, for its checksum.
+/// One append. It is needed to check the checksum.
 struct Append {
     start: Pos,
     end: Pos,
@@ -42,7 +43,7 @@ struct Append {
 
 /// A ring.
 pub struct Ring {
-    /// The bytes, at most `size`, for which there is room from the start.
+    /// The bytes. Capacity for `size` bytes is reserved from the beginning.
     memory: Vec<u8>,
     size: u64,
     appends: VecDeque<Append>,
@@ -52,7 +53,7 @@ pub struct Ring {
 }
 
 impl Ring {
-    /// Makes an empty ring of `size` bytes at `start`. `None`: memory is exhausted.
+    /// Makes an empty ring of `size` bytes that begins at `start`. `None`: there is not enough memory.
     #[must_use]
     pub fn new(start: Pos, size: u64) -> Option<Ring> {
         assert!(size > 0, "a ring has room");
@@ -68,19 +69,19 @@ impl Ring {
         })
     }
 
-    /// Returns the first position held.
+    /// Returns the first position that the ring holds.
     #[must_use]
     pub fn low(&self) -> Pos {
         self.low
     }
 
-    /// Returns the position behind the last one held.
+    /// Returns the position after the last one that the ring holds.
     #[must_use]
     pub fn end(&self) -> Pos {
         self.end
     }
 
-    /// Returns the number of bytes held.
+    /// Returns the number of bytes in the ring.
     #[must_use]
     pub fn len(&self) -> u64 {
         self.end.0 - self.low.0
@@ -92,13 +93,13 @@ impl Ring {
         self.low == self.end
     }
 
-    /// Returns the most bytes that it can hold.
+    /// Returns the most bytes that the ring can hold.
     #[must_use]
     pub fn size(&self) -> u64 {
         self.size
     }
 
-    /// Empties the ring, which begins at `start` from then on.
+    /// Empties the ring. It then begins at `start`.
     pub fn restart(&mut self, start: Pos) {
         assert!(self.end <= start, "a ring begins again behind its end");
         (self.base, self.low, self.end) = (start, start, start);
@@ -106,7 +107,7 @@ impl Ring {
         self.appends.clear();
     }
 
-    /// Forgets the bytes below `low`. Does nothing if the ring begins at or above it, or ends before it.
+    /// Forgets the bytes below `low`. Does nothing if the ring begins at `low` or later, or ends before `low`.
     pub fn forget(&mut self, low: Pos) {
         if low <= self.low || low > self.end {
             return;
@@ -120,16 +121,16 @@ impl Ring {
         assert!(self.appends.len() <= before && (self.is_empty() || !self.appends.is_empty()));
     }
 
-    /// Returns whether `bytes` more fit.
+    /// Returns whether the ring has room for `bytes` more bytes.
     #[must_use]
     pub fn has_room(&self, bytes: u64) -> bool {
         self.len() + bytes <= self.size()
     }
 
-    /// Appends `bytes` and then `pad` zeros at `pos`.
+    /// Appends `bytes` and then `pad` zeros. They begin at position `pos`.
     ///
     /// # Errors
-    /// [`RingRefusal::Position`] and [`RingRefusal::Full`]; nothing has changed.
+    /// [`RingRefusal::Position`] and [`RingRefusal::Full`]. The ring is then unchanged.
     pub fn append(&mut self, pos: Pos, bytes: &[u8], pad: u32) -> Result<(), RingRefusal> {
         if pos != self.end && !armed(Flaw::PositionGapAccepted) {
             return Err(RingRefusal::Position(self.end));
@@ -160,7 +161,7 @@ impl Ring {
         Ok(())
     }
 
-    /// Writes bytes at a position, and returns their checksum.
+    /// Writes bytes at a position. Returns their checksum.
     fn put(&mut self, pos: Pos, bytes: &[u8]) -> u32 {
         assert!(
             to_u64(bytes.len()) <= self.size(),
@@ -182,14 +183,14 @@ impl Ring {
         to_usize((pos.0 - self.base.0) % self.size)
     }
 
-    /// Overwrites bytes at an index, or appends them if the memory ends there.
+    /// Writes bytes at an index. If the memory ends there, it grows.
     fn put_at(&mut self, at: usize, bytes: &[u8]) {
         let over = bytes.len().min(self.memory.len() - at);
         self.memory[at..at + over].copy_from_slice(&bytes[..over]);
         self.memory.extend_from_slice(&bytes[over..]);
     }
 
-    /// Returns the bytes from `from` to `to`, in two parts where they go around the ring's end.
+    /// Returns the bytes from `from` to `to`. They are in two parts if they wrap around the end of the memory.
     pub(crate) fn parts(&self, from: Pos, to: Pos) -> [&[u8]; 2] {
         assert!(
             self.low <= from && from <= to && to <= self.end,
@@ -202,15 +203,15 @@ impl Ring {
         [&self.memory[at..at + first], &self.memory[..len - first]]
     }
 
-    /// Returns the appends that end behind `from`: start, end, and the checksum of the bytes.
+    /// Returns the appends that end after `from`: start, end, and the checksum of the bytes.
     pub(crate) fn whole_appends_from(&self, from: Pos) -> impl Iterator<Item = (Pos, Pos, u32)> {
         let first = self.appends.partition_point(|append| append.end <= from);
         let appends = self.appends.range(first..);
         appends.map(|append| (append.start, append.end, append.crc))
     }
 
-    /// Copies at most `len` bytes from `from` on to the end of `out`. Copies fewer if the ring ends, or a checksum does
-    /// not hold.
+    /// Appends at most `len` bytes from position `from` on to `out`. Appends fewer bytes if the ring ends before, or
+    /// if the checksum of a later append is wrong.
     ///
     /// # Errors
     /// [`RingRefusal::Outside`], [`RingRefusal::Damaged`].
@@ -241,8 +242,8 @@ impl Ring {
         Ok(())
     }
 
-    /// Returns whether an append's checksum holds. An append whose beginning was forgotten can no longer be checked,
-    /// and counts as whole.
+    /// Returns whether the checksum of an append is right. If the beginning of the append was forgotten, it can no
+    /// longer be checked and counts as right.
     fn holds(&self, append: &Append) -> bool {
         append.start < self.low
             || self

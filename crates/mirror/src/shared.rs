@@ -1,4 +1,4 @@
-//! Memory that two processes share, or that a simulator makes as if they did.
+//! Memory that two processes share. A simulator uses memory that only its process has.
 
 use std::fmt;
 use std::os::fd::BorrowedFd;
@@ -6,41 +6,42 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-/// A piece of memory that others may change at any time. Words are little-endian, at offsets that 8 divides.
+/// Memory that another process may change at any time. Words are little-endian, and their offsets are multiples of 8.
 ///
 /// # Order
-/// Loads and stores of words have one order for all threads (sequentially consistent). Bytes are ordered with the words
-/// of their side. A *write* comes before the stores behind it and after those before it. A *read* comes after the loads
-/// before it and before those behind it. The table shows the needs of the mapped rings (docs/formats/logd.md), and the
-/// means on a processor that reorders:
+/// All threads see the loads and stores of words in one order (sequentially consistent). Reads and writes of bytes
+/// are ordered only with the words that the same side accesses. A *write* of bytes comes after the stores before it
+/// and before the stores after it. A *read* of bytes comes after the loads before it and before the loads after it.
+/// The table shows the orders that mapped rings need (docs/formats/logd.md), and what ensures each on a processor
+/// that reorders:
 ///
 /// | one side | the other side | what must hold | by |
 /// |---|---|---|---|
-/// | write bytes, store entry, store *count* | load *count*, load entry, read bytes | who sees the count sees the append | a store releases, a load acquires |
-/// | store *low*, then write over what is below | read bytes, then load *low* | who reads bytes that were written over sees the higher *low* | a release fence before a write's copy, an acquire fence behind a read's |
-/// | store *count*, load *closed* | store *closed*, load *count* | one of the two sees the other's store | the one order of all words |
+/// | write bytes, store entry, store *count* | load *count*, load entry, read bytes | if the count is seen, so is the append | a store releases, a load acquires |
+/// | store *low*, then overwrite bytes below it | read bytes, then load *low* | if overwritten bytes were read, the higher *low* is seen | a release fence before the copy of a write, an acquire fence after that of a read |
+/// | store *count*, load *closed* | store *closed*, load *count* | at least one side sees the other's store | the single order of all words |
 ///
-/// A store alone does not keep later writes behind it, and a load alone does not keep earlier reads before it. So the
-/// second row needs fences. On x86 they cost nothing but the compiler's freedom.
+/// A store alone lets later writes of bytes move before it, and a load alone lets earlier reads of bytes move after
+/// it. So the second row needs fences. On x86 these only limit the compiler.
 ///
 /// # Panics
-/// All methods, for bytes outside of the memory.
+/// All methods panic if the bytes are not all within the memory.
 pub trait Shared: Send + Sync {
-    /// Returns its length, bytes.
+    /// Returns the length of the memory, bytes.
     fn len(&self) -> usize;
-    /// Returns whether its length is 0.
+    /// Returns whether the length is 0.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
-    /// Returns a word.
+    /// Returns the word at an offset.
     fn load(&self, at: usize) -> u64;
-    /// Changes a word.
+    /// Sets the word at an offset.
     fn store(&self, at: usize, word: u64);
-    /// Copies bytes out.
+    /// Copies bytes from offset `at` into `out`.
     fn read(&self, at: usize, out: &mut [u8]);
-    /// Copies bytes in.
+    /// Copies bytes into the memory at offset `at`.
     fn write(&self, at: usize, bytes: &[u8]);
-    /// Returns the descriptor that passes the memory to another process. `None`: it cannot be passed.
+    /// Returns the descriptor with which the memory is passed to another process. `None`: it cannot be passed.
     fn fd(&self) -> Option<BorrowedFd<'_>> {
         None
     }
@@ -52,15 +53,15 @@ impl fmt::Debug for dyn Shared + '_ {
     }
 }
 
-/// A function that makes memory of a length, filled with zeros. `None`: no memory could be had.
+/// A function that makes memory of a given length, filled with zeros. `None`: there is no such memory.
 pub type Make = dyn Fn(usize) -> Option<Arc<dyn Shared>> + Send + Sync;
 
-/// The source of memory that a node can share.
+/// A source of memory that a node can share.
 #[derive(Clone)]
 pub struct Memories(pub Arc<Make>);
 
 impl Memories {
-    /// Returns a source of memory of this process alone: for simulators, and for tests of mapped memory.
+    /// Returns a source of memory on the heap, which no other process can map. Simulators and tests use it.
     #[must_use]
     pub fn on_heap() -> Memories {
         Memories(Arc::new(|len| Some(Arc::new(HeapMemory::new(len)))))
@@ -73,11 +74,11 @@ impl fmt::Debug for Memories {
     }
 }
 
-/// Memory of this process.
+/// Shared memory that is only in this process.
 pub struct HeapMemory(Mutex<Vec<u8>>);
 
 impl HeapMemory {
-    /// Makes memory of a length, filled with zeros.
+    /// Makes memory of `len` bytes, filled with zeros.
     #[must_use]
     pub fn new(len: usize) -> HeapMemory {
         HeapMemory(Mutex::new(vec![0; len]))

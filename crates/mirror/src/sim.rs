@@ -1,10 +1,10 @@
-//! A network of nodes and an arbiter under a seed, for simulators. They are the machines of production, under
-//! everything that a network may do to them.
+//! A simulated network of nodes and an arbiter, controlled by a seed. Nodes and clients run the production code, and
+//! the simulated network shows every fault that a real network may have.
 //!
-//! A frame that was sent waits in its connection's queue until the simulator delivers it. So frames of one connection
-//! keep their order, and frames of two connections have no order. A connection that breaks loses the frames that wait
-//! in it, in both directions. A *cut* between a client and a node holds up frames in one direction or both, and neither
-//! side notices. A node that is killed loses its memory; a paused one answers later.
+//! A frame that was sent waits in the queue of its connection until the simulator delivers it. So the frames of one
+//! connection arrive in order, and those of two connections in any order. If a connection breaks, the waiting frames
+//! of both directions are lost. A *cut* between a client and a node delays the frames of one direction or both, and
+//! neither side notices. A killed node loses its memory. A paused node answers later.
 
 mod arbiter;
 
@@ -25,10 +25,10 @@ use crate::{Key, Nonce};
 
 pub use arbiter::{Mood, SimRegister};
 
-/// The number of frames that a connection takes before it reports that it is full.
+/// The most undelivered frames of a connection. Beyond them it reports that it is full.
 const QUEUE_MAX: usize = 64;
 
-/// The odds of frames in a connection whose client has found it broken. They may move at one look in this number.
+/// If a client has found its connection broken, frames in it can only move at one of this many looks.
 const LATE: u64 = 256;
 
 /// A direction of a connection.
@@ -40,7 +40,7 @@ pub enum Way {
     Down,
 }
 
-/// A connection in which a frame can move, and the direction.
+/// A possible move: the connection whose next frame can move, and the direction.
 pub type Move = (u64, Way);
 
 struct Host {
@@ -49,32 +49,32 @@ struct Host {
     machine: Machine,
     ring_bytes: u64,
     key: Key,
-    /// The memories that this start has shared with clients.
+    /// The memories that the present start of the node has shared with clients.
     memories: Shares,
 }
 
-/// Memories that were made, oldest first.
+/// Memories in the order in which they were made.
 type Shares = Arc<Mutex<Vec<Weak<dyn Shared>>>>;
 
-/// A frame of a node, and the memory that comes with it.
+/// A frame from a node, and the memory that comes with it.
 type Reply = (Vec<u8>, Option<Arc<dyn Shared>>);
 
 struct Pipe {
     client: u32,
     address: String,
     peer: Peer,
-    /// The frames to the node that the node's machine has not seen.
+    /// The frames that the client has sent and that have not arrived at the node.
     up: VecDeque<Vec<u8>>,
-    /// The frames to the client that have left the node.
+    /// The frames that the node has sent and that have not arrived at the client.
     down: VecDeque<Reply>,
-    /// The frames that the client may take now.
+    /// The frames that have arrived at the client and that it has not taken.
     arrived: VecDeque<Reply>,
-    /// The memory that came with the frame that the client took last.
+    /// The memory that came with the last frame that the client took.
     memory: Option<Arc<dyn Shared>>,
     is_broken: bool,
-    /// True if the client finds the connection broken. Frames that it sent may still arrive.
+    /// True if the client finds the connection broken while frames that it sent may still arrive.
     is_half_open: bool,
-    /// True if the client has dropped the connection.
+    /// True if the client has closed the connection.
     is_left: bool,
 }
 
@@ -82,20 +82,20 @@ struct Pipe {
 struct World {
     hosts: BTreeMap<String, Host>,
     pipes: BTreeMap<u64, Pipe>,
-    /// The directions between clients and nodes in which nothing moves.
+    /// For each client and node, the directions in which no frame moves.
     cuts: BTreeMap<(u32, String), Vec<Way>>,
-    /// The contents of nodes when they were killed.
+    /// The contents that killed nodes had.
     fallen: BTreeMap<NodeInc, Holdings>,
-    /// The machines of clients.
+    /// The machines on which clients run.
     machines: BTreeMap<u32, Machine>,
     next_pipe: u64,
     next_random: u64,
     frames: u64,
-    /// The number of looks at the possible moves.
+    /// The number of times that the possible moves were listed. Each is a look.
     looks: u64,
-    /// The number of the frame that is lost. Its connection breaks.
+    /// The number of the frame that is to be lost. Its connection then breaks.
     lost_frame: Option<u64>,
-    /// The buffer for the moves of a look.
+    /// A reused buffer for the possible moves.
     moves: Vec<Move>,
 }
 
@@ -112,7 +112,7 @@ impl World {
         })
     }
 
-    /// Returns whether a frame of a connection can move in a direction.
+    /// Returns whether the next frame of a connection can move in a direction.
     fn can_move(&self, pipe: &Pipe, way: Way) -> bool {
         let is_late = pipe.is_half_open && !self.looks.is_multiple_of(LATE);
         let waits = match way {
@@ -126,7 +126,7 @@ impl World {
         way == Way::Down || host().is_some_and(|host| !host.is_paused)
     }
 
-    /// Replaces the moves of an earlier look with those that are possible now.
+    /// Lists the moves that are possible now in `moves`.
     fn look(&mut self, moves: &mut Vec<Move>) {
         self.looks += 1;
         moves.clear();
@@ -169,7 +169,7 @@ impl World {
     }
 }
 
-/// A simulated network: nodes, connections, and everything between them.
+/// A simulated network: the nodes, the connections, and the frames in them.
 #[derive(Clone, Default)]
 pub struct SimNet(Arc<Mutex<World>>);
 
@@ -180,7 +180,7 @@ impl SimNet {
         SimNet::default()
     }
 
-    /// Adds a node and starts it.
+    /// Adds a node at an address and starts it.
     pub fn add(&self, address: &str, machine: Machine, ring_bytes: u64, key: Key) {
         let host = Host {
             node: None,
@@ -194,7 +194,7 @@ impl SimNet {
         self.start(address);
     }
 
-    /// Starts a node with an empty memory. Nothing happens if it runs.
+    /// Starts a node with empty memory. Does nothing if it is running.
     pub fn start(&self, address: &str) {
         let mut world = self.0.lock();
         let inc = NodeInc(world.random());
@@ -221,7 +221,7 @@ impl SimNet {
         }
     }
 
-    /// Kills a node: its memory is lost, and its connections break.
+    /// Kills a node. Its memory is lost, and its connections break.
     pub fn kill(&self, address: &str) {
         let mut world = self.0.lock();
         let host = world.hosts.get_mut(address);
@@ -235,7 +235,7 @@ impl SimNet {
             .for_each(|pipe| pipe.is_broken = true);
     }
 
-    /// Pauses a node, so that it answers nothing, or lets it continue.
+    /// Pauses a node, so that it answers nothing, or ends the pause.
     pub fn pause(&self, address: &str, is_paused: bool) {
         let mut world = self.0.lock();
         world
@@ -245,7 +245,7 @@ impl SimNet {
             .is_paused = is_paused;
     }
 
-    /// Returns the memories that a node has shared and that are in use, oldest first. For a test that spoils them.
+    /// Returns the memories that a node has shared and that are still in use, oldest first. Tests damage them.
     #[must_use]
     pub fn memories(&self, address: &str) -> Vec<Arc<dyn Shared>> {
         let world = self.0.lock();
@@ -254,18 +254,18 @@ impl SimNet {
         memories.iter().filter_map(Weak::upgrade).collect()
     }
 
-    /// Returns the incarnation of a node. `None`: it does not run.
+    /// Returns the incarnation of a node. `None`: it is not running.
     #[must_use]
     pub fn inc(&self, address: &str) -> Option<NodeInc> {
         let world = self.0.lock();
         world.hosts.get(address)?.node.as_ref().map(Node::inc)
     }
 
-    /// Returns the bytes that a start of a node holds of a ring, and their first position. `None`: the start or the
-    /// ring does not exist.
+    /// Returns the bytes of a ring in the memory of incarnation `inc` of a node, and the position of the first byte.
+    /// `None`: that incarnation is not running, or it does not have the ring.
     ///
     /// # Errors
-    /// The first position that its memory does not hold.
+    /// The first position whose bytes are damaged.
     #[must_use]
     pub fn held(
         &self,
@@ -292,20 +292,20 @@ impl SimNet {
         })
     }
 
-    /// Returns the contents of a start of a node when it was killed.
+    /// Returns the contents that an incarnation of a node had when it was killed.
     #[must_use]
     pub fn fallen(&self, inc: NodeInc) -> Option<Holdings> {
         self.0.lock().fallen.get(&inc).cloned()
     }
 
-    /// Cuts one direction between a client and a node.
+    /// Stops the frames of one direction between a client and a node.
     pub fn cut(&self, client: u32, address: &str, way: Way) {
         let mut world = self.0.lock();
         let ways = world.cuts.entry((client, address.to_owned())).or_default();
         ways.push(way);
     }
 
-    /// Ends all cuts and pauses.
+    /// Ends all cuts and all pauses.
     pub fn heal(&self) {
         let mut world = self.0.lock();
         world.cuts.clear();
@@ -315,7 +315,7 @@ impl SimNet {
             .for_each(|host| host.is_paused = false);
     }
 
-    /// Breaks the connections of a client to a node. Frames that wait in them are lost.
+    /// Breaks the connections between a client and a node. The frames in them are lost.
     pub fn break_connections(&self, client: u32, address: &str) {
         let mut world = self.0.lock();
         let pipes = world.pipes.values_mut();
@@ -323,8 +323,8 @@ impl SimNet {
         between.for_each(|pipe| pipe.is_broken = true);
     }
 
-    /// Makes a client find its connections to a node broken, while the frames that it sent still arrive. They may
-    /// arrive behind those of its next connection.
+    /// From now on a client finds its connections to a node broken, while the frames that it has sent still arrive.
+    /// They may arrive after the first frames of its next connection.
     pub fn half_open(&self, client: u32, address: &str) {
         let mut world = self.0.lock();
         let pipes = world.pipes.values_mut();
@@ -332,7 +332,7 @@ impl SimNet {
         between.for_each(|pipe| pipe.is_half_open = true);
     }
 
-    /// Ends a client. The frames that it has sent may still arrive, until the simulator breaks the connection.
+    /// Ends a client. Frames that it has sent may still arrive, until the simulator breaks their connection.
     pub fn leave(&self, client: u32) {
         let mut world = self.0.lock();
         let pipes = world.pipes.values_mut();
@@ -341,12 +341,13 @@ impl SimNet {
             .for_each(|pipe| pipe.is_left = true);
     }
 
-    /// Sets the machine on which a client runs. The client shares memory with the nodes there.
+    /// Sets the machine on which a client runs. Nodes on that machine share their memory with it.
     pub fn set_machine(&self, client: u32, machine: Machine) {
         self.0.lock().machines.insert(client, machine);
     }
 
-    /// Loses the frame with this number, counted from 0, and breaks its connection.
+    /// Loses the frame with this number, and breaks its connection. Frames are numbered in the order of their moves,
+    /// from 0.
     pub fn lose_frame(&self, number: u64) {
         self.0.lock().lost_frame = Some(number);
     }
@@ -370,8 +371,8 @@ impl SimNet {
         self.0.lock().deliver(to_move);
     }
 
-    /// Moves one frame. `draw` gets the number of possible moves and returns the chosen one. Returns whether a move was
-    /// possible.
+    /// Moves one frame. `draw` gets the number of possible moves and returns the index of one. Returns whether a move
+    /// was possible.
     pub fn deliver_one(&self, draw: impl FnOnce(usize) -> usize) -> bool {
         let mut world = self.0.lock();
         let mut moves = std::mem::take(&mut world.moves);
@@ -384,7 +385,7 @@ impl SimNet {
         is_one
     }
 
-    /// Returns the network as one client has it.
+    /// Returns the network for one client.
     #[must_use]
     pub fn client(&self, client: u32) -> Arc<dyn Net> {
         Arc::new(Client {

@@ -3,42 +3,43 @@
 use crate::ids::{Generation, Machine, NodeInc};
 use crate::view::Mode;
 
-/// A node, as the writer sees it.
+/// A node, as the writer knows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeStatus {
-    /// The address at which it is reached.
+    /// The address of the node.
     pub address: String,
-    /// True if it is connected and takes blocks.
+    /// True if the node is connected and takes blocks.
     pub is_ready: bool,
-    /// True if blocks are written into its memory, on the writer's machine.
+    /// True if the writer writes blocks directly into the node's memory.
     pub is_mapped: bool,
-    /// The start of the node that was last seen, and its machine. `None`: no start was seen.
+    /// The incarnation of the node that was last seen, and its machine. `None`: the writer has not seen any.
     pub identity: Option<(NodeInc, Machine)>,
-    /// The bytes that were shipped and that it is not known to hold.
+    /// The number of bytes that were shipped and that the node is not known to hold.
     pub lag_bytes: u64,
-    /// The time for which it has owed an answer, nanoseconds.
+    /// The time for which a request to the node has been unanswered, nanoseconds.
     pub silent_ns: u64,
-    /// The reason why it is not connected, or cannot be the second node of its group. `None`: it has no trouble.
+    /// The reason why the node is not connected, or why it cannot be the second node of its group. `None`: neither is
+    /// so.
     pub trouble: Option<String>,
 }
 
-/// A group, as the writer sees it.
+/// A group, as the writer knows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GroupStatus {
-    /// The nodes and disks that the group's acknowledgements wait for.
+    /// The nodes and disks for which the group's acknowledgements wait.
     pub mode: Mode,
-    /// Its nodes.
+    /// The nodes of the group.
     pub nodes: [NodeStatus; 2],
 }
 
-/// The mirror of a log.
+/// The status of a log's mirror.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Status {
-    /// The view's number.
+    /// The number of the view.
     pub v: u64,
     /// The writer's generation.
     pub generation: Generation,
-    /// True if a change of view is under way, whose outcome is not known.
+    /// True if a new view was sent to the arbiter and it is unknown whether it was stored.
     pub is_pending: bool,
     /// The groups.
     pub groups: Vec<GroupStatus>,

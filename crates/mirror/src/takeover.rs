@@ -1,17 +1,16 @@
-//! The takeover: it replaces the writer, seals the nodes, and fetches the bytes that only they may hold.
+//! The takeover: a process replaces the writer, seals the nodes, and fetches the bytes that may be only in the nodes.
 //!
 //! ```text
 //! claim: gen + 1 in the arbiter ──► seal the nodes of each mirror ──► read their rings ──► drain (perdura_wal)
 //! ```
-//! The ordinary restart follows and knows nothing of nodes. The rings stay until the new writer sends *retire*, which
-//! it does when the anchor names the life that was recovered. So a takeover that is interrupted at any point is begun
-//! again, by this process or another one, and finds equal bytes.
+//! Then the ordinary restart runs, which does not depend on nodes. The nodes keep the rings until the new writer
+//! sends *retire*. It does so when the anchor names the life that was recovered. So a takeover may be interrupted at
+//! any point. The same or another process then begins it again and finds the same bytes.
 //!
 //! # Invariants
-//! * Nothing is read from a node before it is sealed: a writer that was replaced adds nothing to the bytes that are
-//!   read.
-//! * A node counts if its incarnation is the one in the view. A node that rebooted holds nothing.
-//! * Each mirror needs one of its nodes, because both hold everything that was acknowledged.
+//! * Nothing is read from a node before it is sealed: so a replaced writer cannot add bytes after they were read.
+//! * Only a node with the incarnation in the view counts. A node that has rebooted holds nothing.
+//! * One node of each mirror is enough, because each of the two holds all acknowledged bytes.
 
 use std::sync::Arc;
 
@@ -32,7 +31,7 @@ use crate::view::{Member, Mode, View};
 pub struct Claimant {
     /// The database.
     pub uuid: Uuid,
-    /// A random number of the process.
+    /// A random number that identifies the process.
     pub writer: u64,
     /// The wall clock, microseconds since 1970.
     pub wall_us: u64,
@@ -42,7 +41,7 @@ pub struct Claimant {
     pub streams: u8,
 }
 
-/// A machine that raises the generation in the arbiter, one operation at a time.
+/// A machine that raises the generation in the arbiter, one operation a step.
 pub struct Claim {
     by: Claimant,
     tried: Option<View>,
@@ -55,16 +54,16 @@ impl Claim {
         Claim { by, tried: None }
     }
 
-    /// Takes a step. Returns the view that is in force from then on, once it is. That is the view before with a higher
-    /// generation, or the first view, in which everything is on disk.
+    /// Takes a step. When the claim is stored, returns the view that is in force from then on. It is the view before
+    /// with a higher generation. If there was none, it is a first view in which all groups are in mode Disk.
     ///
     /// # Errors
-    /// The arbiter's, after which the step may be repeated.
+    /// Errors of the arbiter. The step may then be repeated.
     pub fn step(&mut self, register: &mut dyn Register) -> Result<Option<View>> {
         if let Some(tried) = self.tried.clone() {
             match register.replace(&tried) {
                 Ok(Swap::Done) => return Ok(Some(tried)),
-                // An earlier try whose outcome was not known has stored it, or another process has.
+                // Either an earlier attempt of this claim has stored the view, or another process has stored one.
                 Ok(Swap::Lost) => {
                     let now = register.read()?;
                     self.tried = None;
@@ -108,8 +107,8 @@ impl Claim {
     }
 }
 
-/// Returns the view with which a writer begins once the anchor names its life. Everything is on disk, and the groups
-/// are as configured.
+/// Returns the view with which a writer begins when the anchor names its life. All groups are in mode Disk, and there
+/// are as many as are configured.
 #[must_use]
 pub fn beginning_view(claimed: &View, by: &Claimant, life: Incarnation, hard: Epoch) -> View {
     assert!(
@@ -128,10 +127,10 @@ pub fn beginning_view(claimed: &View, by: &Claimant, life: Incarnation, hard: Ep
     }
 }
 
-/// Bytes of a stream that a node kept.
+/// Bytes of a stream that a node has returned.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Kept {
-    /// The node's address.
+    /// The address of the node.
     pub holder: String,
     /// The position of the first byte.
     pub from: Pos,
@@ -139,14 +138,14 @@ pub struct Kept {
     pub bytes: Vec<u8>,
 }
 
-/// The times for which a takeover waits.
+/// The times for which a takeover waits for nodes.
 #[derive(Debug, Clone, Copy)]
 pub struct Patience {
-    /// The time for the other node of a mirror once one is sealed, nanoseconds.
+    /// The time to wait for the second node of a mirror after the first was sealed, nanoseconds.
     pub other_ns: u64,
-    /// The time after which the takeover fails if no node of a mirror answers, nanoseconds.
+    /// The time after which the takeover fails if a mirror has no node that answers, nanoseconds.
     pub all_ns: u64,
-    /// The interval of the tries to connect to a node, nanoseconds.
+    /// The time between two attempts to connect to a node, nanoseconds.
     pub retry_ns: u64,
 }
 
@@ -163,11 +162,11 @@ impl Default for Patience {
 /// The result of a step of [`Fetch`].
 #[derive(Debug, PartialEq, Eq)]
 pub enum Fetched {
-    /// It sent or received: another step may follow at once.
+    /// A frame was sent or received. Another step may follow at once.
     Step,
-    /// It waits for nodes.
+    /// All that can be done is to wait for nodes.
     Waits,
-    /// The bytes that the nodes kept, for each stream.
+    /// For each stream, the bytes that the nodes have returned.
     All(Vec<Vec<Kept>>),
 }
 
@@ -177,9 +176,9 @@ pub struct Fetch {
     caller: Caller,
     net: Arc<dyn Net>,
     patience: Patience,
-    /// The position from which each stream is wanted. The disk holds the bytes before.
+    /// For each stream, the position from which bytes are needed. The disk holds the bytes before it.
     from: Vec<Pos>,
-    /// True if the takeover continues without bytes that no node returns.
+    /// True if the takeover continues although some acknowledged bytes cannot be fetched.
     accept_loss: bool,
     lacks: Option<Error>,
     groups: Vec<(usize, [Visit; 2])>,
@@ -187,18 +186,19 @@ pub struct Fetch {
     random: Box<dyn FnMut() -> u64 + Send>,
 }
 
-/// A node that is sealed and read.
+/// A node that is to be sealed and read.
 struct Visit {
     member: Member,
     connection: Option<Box<dyn Connection>>,
     tried_ns: Option<u64>,
     stage: Stage,
     trouble: Option<String>,
-    /// The time at which it was sealed. `None`: it is not sealed.
+    /// The time at which the node was sealed. `None`: it is not sealed.
     sealed_ns: Option<u64>,
-    /// True if its memory does not hold everything that it took. Its bytes help, and do not suffice.
+    /// True if the node's memory lacks bytes that it took. The takeover uses its other bytes, but they are not
+    /// enough.
     is_damaged: bool,
-    /// True if it returns bytes of its hard copy.
+    /// True if the node returns bytes of its hard copy.
     is_recalled: bool,
     kept: Vec<(StreamId, Kept, Pos)>,
 }
@@ -207,15 +207,16 @@ enum Stage {
     Down,
     Greeting(Handshake),
     Sealing,
-    /// Reading the ring with this number of `kept`.
+    /// The ring at this index of `kept` is being read.
     Reading(usize),
     Done,
-    /// It holds nothing that is wanted, because it was started again since.
+    /// The node has restarted and holds no bytes that are needed.
     Empty,
 }
 
 impl Fetch {
-    /// Begins to fetch the bytes of each stream from `from` on that the nodes of a claimed view hold.
+    /// Begins to fetch. `from` is the position of each stream from which the bytes are needed. The nodes are the
+    /// members of the claimed view.
     #[must_use]
     pub fn new(
         view: View,
@@ -265,24 +266,25 @@ impl Fetch {
         }
     }
 
-    /// Sets whether to take the bytes that exist, hard copies of ended starts included, if no node holds everything
-    /// that was acknowledged.
+    /// Sets what happens if no node of a mirror holds all acknowledged bytes. True: the takeover uses the bytes that
+    /// it can get, also from hard copies of earlier starts.
     #[must_use]
     pub fn accepting_loss(mut self, accept_loss: bool) -> Fetch {
         self.accept_loss = accept_loss;
         self
     }
 
-    /// Takes the reason why the fetched bytes may lack acknowledged ones. `None`: they are complete.
+    /// Takes the reason why acknowledged bytes may be missing from the fetched ones. `None`: none are missing.
     pub fn take_lacks(&mut self) -> Option<Error> {
         self.lacks.take()
     }
 
-    /// Takes a step, which waits for nothing.
+    /// Takes a step. Does not block.
     ///
     /// # Errors
-    /// [`Error::Usage`] if no node of a mirror holds everything that was acknowledged, or none answers in time. The
-    /// bytes of those nodes are lost unless one comes back. If the loss is accepted, this is not an error.
+    /// [`Error::Usage`] if no node of a mirror holds all acknowledged bytes, or none answers in time. The bytes of
+    /// those nodes are lost unless one of them becomes reachable again. If the loss is accepted, this is not an
+    /// error.
     pub fn step(&mut self, now_ns: u64) -> Result<Fetched> {
         let begun_ns = *self.begun_ns.get_or_insert(now_ns);
         let mut moved = false;
@@ -372,17 +374,17 @@ impl Visit {
         matches!(self.stage, Stage::Done)
     }
 
-    /// Returns whether it has returned everything that was acknowledged.
+    /// Returns whether the node has returned all acknowledged bytes.
     fn suffices(&self) -> bool {
         self.is_done() && !self.is_damaged
     }
 
-    /// Returns whether nothing more comes from it.
+    /// Returns whether no more bytes will come from this node.
     fn is_settled(&self) -> bool {
         matches!(self.stage, Stage::Done | Stage::Empty)
     }
 
-    /// Connects if it is due, and takes a frame. Returns whether it had anything to do.
+    /// Connects if that is due, and handles one frame. Returns whether there was anything to do.
     fn step(&mut self, context: &mut Context<'_>, random: &mut dyn FnMut() -> u64) -> bool {
         if self.is_settled() {
             return false;
@@ -431,7 +433,7 @@ impl Visit {
         }
     }
 
-    /// Breaks off the connection. A sealed database stays sealed: the next connection continues from the seal.
+    /// Closes the connection. The node stays sealed, and the next connection continues after that.
     fn break_off(&mut self, why: String) {
         self.connection = None;
         self.stage = Stage::Down;
@@ -444,7 +446,7 @@ impl Visit {
         let connection = self.connection.as_mut().ok_or("there is no connection")?;
         match connection.send(&request.head(), request.tail())? {
             Sent::Yes => Ok(()),
-            // A client that awaits each reply has sent nothing else.
+            // Only one request is sent at a time, so the connection should have room.
             Sent::Full => Err("the connection accepts no data".into()),
         }
     }
@@ -475,7 +477,7 @@ impl Visit {
                     self.say(&Request::Seal { generation })
                 }
             },
-            // Nothing was left, or the node knows no hard copies.
+            // The earlier start has left no bytes, or the node has no hard copy.
             (Stage::Sealing, Reply::Refused(_)) if self.is_recalled => {
                 (self.connection, self.stage) = (None, Stage::Empty);
                 Ok(())
@@ -484,7 +486,7 @@ impl Visit {
                 if sealed.inc == self.member.inc || armed(Flaw::EmptyNodeSuffices) =>
             {
                 self.sealed_ns.get_or_insert(context.now_ns);
-                // A hard copy lags behind the acknowledgements.
+                // The hard copy may lack the newest acknowledged bytes.
                 self.is_damaged |= self.is_recalled;
                 for (number, home) in (0u8..).zip(&context.view.homes) {
                     if usize::from(*home) == context.group {
@@ -506,7 +508,7 @@ impl Visit {
                 kept.bytes.extend_from_slice(bytes);
                 self.read_on(at, context)
             }
-            // The bytes before the damage are whole, and count.
+            // The bytes before the damaged position are valid and are used.
             (Stage::Reading(at), Reply::Refused(refused)) if refused.reason == Reason::Damaged => {
                 let at = *at;
                 self.trouble = Some(refused.text.clone());
@@ -520,7 +522,7 @@ impl Visit {
         }
     }
 
-    /// Notes the bytes that are to be read of a stream.
+    /// Notes which bytes of a stream must be read from this node.
     fn want(&mut self, stream: StreamId, rings: &[RingState], context: &Context<'_>) {
         let of = (context.view.rings, stream);
         let ring = rings
@@ -547,7 +549,7 @@ impl Visit {
         }
     }
 
-    /// Asks for the next bytes of ring `at`, or of the next one.
+    /// Requests the next bytes of ring `at`. If it is complete, continues with the next ring.
     fn read_on(&mut self, mut at: usize, context: &Context<'_>) -> Result<(), String> {
         while let Some((stream, kept, end)) = self.kept.get(at) {
             let reached = Pos(kept.from.0 + to_u64(kept.bytes.len()));

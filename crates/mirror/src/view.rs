@@ -1,5 +1,5 @@
-//! The view: the places on which acknowledgements rest, and the process that may write. The format page below is the
-//! only description of its bytes.
+//! The view: it says where acknowledged bytes are, and which process may write. The format page below is the only
+//! description of its bytes.
 #![doc = include_str!("../../../docs/formats/view.md")]
 
 use std::fmt;
@@ -15,30 +15,30 @@ const MAGIC: &[u8; 4] = b"PVEW";
 const VERSION: u16 = 1;
 /// The most groups of nodes.
 pub const GROUPS_MAX: u8 = 16;
-/// The longest address of a node, bytes.
+/// The most bytes of a node's address.
 pub const ADDRESS_BYTES_MAX: usize = 255;
-/// The longest view, bytes.
+/// The most bytes of an encoded view.
 pub(crate) const VIEW_BYTES_MAX: usize = 16 * 1024;
 
-/// A node that acknowledgements rest on.
+/// A node that holds acknowledged bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Member {
-    /// The start of the node that holds the log.
+    /// The incarnation of the node.
     pub inc: NodeInc,
-    /// The machine that fails together with it.
+    /// The machine on which the node runs.
     pub machine: Machine,
-    /// The address at which it is reached.
+    /// The address of the node.
     pub address: String,
 }
 
-/// The nodes and disks that acknowledgements of a group's streams wait for.
+/// The nodes and disks for which acknowledgements of a group's streams wait.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Mode {
-    /// The log's disk.
+    /// Only the log's disk.
     Disk,
-    /// The node and the log's disk.
+    /// One node and the log's disk.
     Solo(Member),
-    /// Both nodes.
+    /// Both nodes, and no disk.
     Mirror(Box<[Member; 2]>),
 }
 
@@ -53,7 +53,7 @@ impl Mode {
         }
     }
 
-    /// Returns whether acknowledgements may be ahead of the disk.
+    /// Returns whether bytes may be acknowledged before they are on disk.
     #[must_use]
     pub fn is_mirror(&self) -> bool {
         matches!(self, Mode::Mirror(_))
@@ -85,21 +85,21 @@ impl fmt::Display for Mode {
 pub struct View {
     /// The database.
     pub uuid: Uuid,
-    /// Its number.
+    /// The number of the view.
     pub v: u64,
     /// The writer's generation.
     pub generation: Generation,
-    /// A random number of the process that made it.
+    /// A random number of the process that made the view.
     pub writer: u64,
-    /// The generation of the rings that the groups name.
+    /// The generation that the rings of the members have.
     pub rings: Generation,
-    /// The life of the database that writes them.
+    /// The life of the database that writes those rings.
     pub life: Incarnation,
-    /// A commit epoch that was durable on the log's disks when it was made.
+    /// A commit epoch that was durable on the log's disks when the view was made.
     pub hard: Epoch,
-    /// The time at which it was made, microseconds since 1970.
+    /// The time at which the view was made, microseconds since 1970.
     pub wall_us: u64,
-    /// The nodes and disks that each group's acknowledgements wait for.
+    /// The mode of each group.
     pub groups: Vec<Mode>,
     /// The group of each stream.
     pub homes: Vec<u8>,
@@ -113,14 +113,14 @@ impl View {
         &self.groups[usize::from(home)]
     }
 
-    /// Returns whether acknowledgements of some stream may be ahead of the disk.
+    /// Returns whether bytes of any stream may be acknowledged before they are on disk.
     #[must_use]
     pub fn is_mirrored(&self) -> bool {
         let mut homes = self.homes.iter();
         homes.any(|home| self.groups[usize::from(*home)].is_mirror())
     }
 
-    /// Returns its bytes.
+    /// Returns the encoded view.
     ///
     /// # Panics
     /// If [`decode`](Self::decode) would refuse the bytes.
@@ -160,7 +160,7 @@ impl View {
     /// Decodes a view.
     ///
     /// # Errors
-    /// The fault of the bytes.
+    /// A description of what is wrong with the bytes.
     pub fn decode(bytes: &[u8]) -> Result<View, String> {
         let Some((covered, crc)) = bytes.split_last_chunk::<4>() else {
             return Err("shorter than a view".into());

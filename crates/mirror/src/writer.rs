@@ -1,4 +1,4 @@
-//! The writer's side: it ships sealed blocks to the nodes, counts what they hold, and changes the view.
+//! The writer's side: it ships sealed blocks to the nodes, tracks which bytes they hold, and changes the view.
 //!
 //! ```text
 //!                 a node is silent                    both are
@@ -6,25 +6,26 @@
 //!      ▲                               │                           │
 //!      └──────── the other one has caught up ──────────────────────┘
 //! ```
-//! [`Mirror::pump`] moves bytes and replies, and waits for nothing. Any thread that waits for an acknowledgement may
-//! call it. [`Mirror::manage`] takes one step that may wait: an operation of the arbiter, an update of the anchor, the
-//! start of a connection. The thread that owns the mirror calls it.
+//! [`Mirror::pump`] moves bytes and replies and never blocks. Any thread that waits for an acknowledgement may call
+//! it. [`Mirror::manage`] takes one step that may block: an operation of the arbiter, an update of the anchor, the
+//! beginning of a connection. Only the thread that owns the mirror calls it.
 //!
 //! # Acknowledging
-//! The mode of its group decides up to which position a stream is held. In Mirror, both members hold it. In Solo, the
-//! member holds it and the disk has synced it. In Disk, the disk has synced it. While the outcome of a change is not
-//! known, both the old and the new view must permit the position. So acknowledgements stop by themselves when a node
-//! falls silent, and continue when the change is known to be stored.
+//! A stream is held up to a position that depends on the mode of its group. In Mirror, both members hold the bytes up
+//! to there. In Solo, the member holds them and the disk has synced them. In Disk, the disk has synced them. While it
+//! is unknown whether a new view was stored, both the old and the new view must permit a position. So
+//! acknowledgements stop when a node falls silent, and continue when the new view is known to be stored.
 //!
-//! A group leaves Mirror only when everything that was acknowledged is synced. The paper's order, which is also the
-//! obvious one, is to change the view and then copy. It loses the tail if the writer fails between the two, because a
-//! takeover reads the disk alone in the other modes.
+//! A group leaves Mirror only when all acknowledged bytes are synced. The paper changes the view first and copies
+//! afterwards. In that order the newest bytes are lost if the writer fails in between, because a takeover reads only
+//! the disk in the other modes.
 //!
 //! # Invariants
-//! * An acknowledged position is held by all members of the stream's mode or synced, in every view that may be in
-//!   force.
-//! * Acknowledgements rest on nodes only while the anchor says so durably.
-//! * The view says Disk, and then the anchor, only when all shipped bytes are synced.
+//! * In every view that may be in force, an acknowledged position is synced or held by all members of its stream's
+//!   mode.
+//! * Bytes are acknowledged by nodes only while the anchor permits it durably.
+//! * First the view returns to Disk and then the anchor stops to permit nodes, both only when all shipped bytes are
+//!   synced.
 //! * A writer that has seen a higher generation acknowledges nothing and changes nothing.
 
 mod pump;
@@ -51,51 +52,51 @@ use crate::state::{Anchored, State};
 use crate::status::{GroupStatus, NodeStatus, Status};
 use crate::view::{Mode, View};
 
-/// The log and the anchor that the mirror serves.
+/// The log and the anchor that a mirror works for.
 pub trait Log: Send + Sync {
-    /// Returns the position below which a stream is synced on the log's disk.
+    /// Returns the position up to which a stream is synced on the log's disk.
     fn synced(&self, stream: StreamId) -> Pos;
-    /// Notes that acknowledgements of a stream may go up to a position.
+    /// Permits acknowledgements of a stream up to a position.
     fn raise(&self, stream: StreamId, end: Pos);
-    /// Sets whether acknowledgements rise with the disk by themselves, as they do at first. They may do so only while
-    /// every group is Disk in the view in force and in a view that may replace it. In the other modes the disk alone
-    /// acknowledges nothing.
+    /// Sets whether the log acknowledges all synced bytes by itself, as it does at first. It may do so only while
+    /// every group is Disk in the view in force and in a pending view. In other modes a sync alone is not enough to
+    /// acknowledge.
     fn follow_disk(&self, follows: bool);
-    /// Returns the time now, nanoseconds, of the clock that the mirror is called with.
+    /// Returns the present time, nanoseconds, by the clock whose times the mirror's callers pass.
     fn now_ns(&self) -> u64;
-    /// Makes the copy due: shipped bytes are to be synced now.
+    /// Requests the copy: the log must sync the shipped bytes now.
     fn want_copy(&self);
     /// Returns the commit epoch that is durable on the log's disks.
     fn durable(&self) -> Epoch;
-    /// Stops the log: another writer has replaced this one.
+    /// Stops the log, because another writer has replaced this one.
     fn fence(&self, why: &str);
-    /// Says in the anchor, durably, whether acknowledgements may rest on nodes.
+    /// Stores in the anchor, durably, whether acknowledgements may rest on nodes.
     ///
     /// # Errors
-    /// The anchor's. A later update may then store the failed one's record.
+    /// Errors of the anchor. A later update may still store the record of the failed one.
     fn anchor(&self, mirrored: bool) -> Result<()>;
 }
 
-/// The state with which a writer begins.
+/// The state in which a writer begins.
 pub struct Beginning {
-    /// The view in force: this writer's, and all of its groups are Disk.
+    /// The view in force. This writer has made it, and all its groups are Disk.
     pub view: View,
-    /// The position at which the life starts in each stream.
+    /// The position at which the writer's life begins in each stream.
     pub start: Vec<Pos>,
-    /// True if the anchor says that acknowledgements may rest on nodes.
+    /// True if the anchor permits acknowledgements to rest on nodes.
     pub anchored: bool,
-    /// A source of random numbers, for nonces.
+    /// A source of random numbers for nonces.
     pub random: Box<dyn FnMut() -> u64 + Send>,
 }
 
 /// The result of a step of [`Mirror::manage`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Managed {
-    /// It did something. Another step may follow at once.
+    /// A step was taken. Another may follow at once.
     Step,
-    /// It did nothing. The caller looks again after a change, or after some time.
+    /// There was nothing to do. The caller tries again after a change or some time.
     Idle,
-    /// The mirror has stopped. Everything is on disk, and view and anchor say so.
+    /// The mirror has stopped. All bytes are on disk, the view is Disk, and the anchor does not permit nodes.
     Stopped,
 }
 
@@ -107,18 +108,18 @@ pub struct Mirror {
     life: Incarnation,
     net: Arc<dyn Net>,
     register: Mutex<Box<dyn Register>>,
-    /// The shipped bytes of each stream that are not synced. Locked after `state`.
+    /// For each stream, the shipped bytes that are not synced. Lock `state` before these.
     tails: Vec<Mutex<Ring>>,
     state: Mutex<State>,
-    /// True if a thread has found the state taken and left a request to pump: see [`pump_soon`](Self::pump_soon).
+    /// True if a thread could not lock the state and left a request to pump: see [`pump_soon`](Self::pump_soon).
     missed: AtomicBool,
 }
 
 impl Mirror {
-    /// Makes the mirror of the writer that made the view in `beginning`.
+    /// Makes the mirror of a writer. The writer must have made the view in `beginning`.
     ///
     /// # Errors
-    /// [`Error::Usage`] if the options are not possible; [`Error::OutOfMemory`] without memory for the tails.
+    /// [`Error::Usage`] if the options are invalid; [`Error::OutOfMemory`] if there is no memory for the tails.
     pub fn new(
         options: MirrorOptions,
         net: Arc<dyn Net>,
@@ -186,15 +187,16 @@ impl Mirror {
         })
     }
 
-    /// Begins, once the log takes calls: acknowledgements follow the disk, or the lease of the writer.
+    /// Begins, when the log can be called. If the writer needs a lease, acknowledgements no longer follow the disk by
+    /// themselves.
     pub fn begin(&self, log: &dyn Log) {
         if self.state.lock().lease.is_needed() {
             log.follow_disk(false);
         }
     }
 
-    /// Takes a sealed block of the log, as the device of [`perdura_wal::Wal::ship_by`]. `synced` is the position up to
-    /// which its stream is synced.
+    /// Takes a sealed block of the log. It is the device of [`perdura_wal::Wal::ship_by`]. `synced` is the position
+    /// up to which the block's stream is synced.
     pub fn ship(&self, block: Sealed<'_>, synced: Pos) {
         let mut tail = self.tails[usize::from(block.stream.0)].lock();
         tail.forget(synced);
@@ -202,11 +204,11 @@ impl Mirror {
         assert_eq!(taken, Ok(()), "the log's tail has the same bound");
     }
 
-    /// Takes one step that may wait.
+    /// Takes one step that may block.
     ///
     /// # Errors
-    /// The arbiter's or the anchor's, after which it may be called again; [`Error::Fenced`] once another writer has
-    /// replaced this one.
+    /// Errors of the arbiter or the anchor, after which this may be called again. [`Error::Fenced`] when another
+    /// writer has replaced this one.
     pub fn manage(&self, log: &dyn Log, now_ns: u64) -> Result<Managed> {
         let mut state = self.state.lock();
         if let Some(why) = &state.fenced {
@@ -268,14 +270,14 @@ impl Mirror {
         drop(state);
         match self.register.lock().replace(&next)? {
             Swap::Done => self.adopt(&mut self.state.lock(), log, next, now_ns),
-            // Another writer has stored one, or this writer has by a try whose outcome was not known. The next step
-            // reads it.
+            // Another process has stored a view of this number, or an earlier attempt of this writer has. The next
+            // step reads it.
             Swap::Lost => {}
         }
         Ok(Managed::Step)
     }
 
-    /// Clears the anchor's mark. The view says that everything is on disk, so the anchor may say so, too.
+    /// Withdraws the anchor's permission. The view already says that all bytes are on disk.
     fn stop(&self, log: &dyn Log) -> Result<Managed> {
         let anchored = self.state.lock().anchored;
         if anchored != Anchored::No {
@@ -284,7 +286,7 @@ impl Mirror {
         Ok(Managed::Stopped)
     }
 
-    /// Makes the anchor say whether acknowledgements may rest on nodes.
+    /// Stores in the anchor whether acknowledgements may rest on nodes.
     fn anchor(&self, log: &dyn Log, mirrored: bool) -> Result<()> {
         self.state.lock().anchored = Anchored::Perhaps;
         log.anchor(mirrored)?;
@@ -292,7 +294,7 @@ impl Mirror {
         Ok(())
     }
 
-    /// Asks the arbiter which view is in force.
+    /// Reads from the arbiter which view is in force, and acts on it.
     fn learn(&self, log: &dyn Log, now_ns: u64) -> Result<Managed> {
         let found = self.register.lock().read()?;
         let mut state = self.state.lock();
@@ -304,7 +306,8 @@ impl Mirror {
             (Some(found), Some(pending)) if found == pending => {
                 self.adopt(&mut state, log, pending, now_ns)
             }
-            // It may still arrive. So it is sent again, and no other view before its fate is known.
+            // The pending view may still be stored. So this writer sends it again, and sends no other view until its
+            // fate is known.
             (Some(found), Some(_)) if found == state.view && armed(Flaw::PendingViewGivenUp) => {
                 state.pending = None;
             }
@@ -330,7 +333,7 @@ impl Mirror {
                 return self.end(state, log, why);
             }
         }
-        // If a node reported a higher generation, it came from no takeover of this database's arbiter.
+        // A node may have reported a higher generation. No takeover has stored it in this arbiter, so it is ignored.
         let seen = state.view.generation;
         state
             .groups
@@ -340,7 +343,7 @@ impl Mirror {
         Ok(Managed::Step)
     }
 
-    /// Ends the writer: it acknowledges nothing more.
+    /// Ends the writer. From now on it acknowledges nothing.
     fn end(&self, mut state: MutexGuard<'_, State>, log: &dyn Log, why: String) -> Result<Managed> {
         state.fenced = Some(why.clone());
         drop(state);
@@ -348,7 +351,7 @@ impl Mirror {
         Err(Error::Fenced(why))
     }
 
-    /// Takes a view that is in force. The question that says so was sent at `asked_ns`.
+    /// Adopts a view that is in force. `asked_ns` is the time at which the arbiter was asked about it.
     fn adopt(&self, state: &mut State, log: &dyn Log, next: View, asked_ns: u64) {
         assert!(
             next.v == state.view.v + 1 && next.generation == self.caller.generation,
@@ -383,7 +386,7 @@ impl Mirror {
         true
     }
 
-    /// Moves the link of one node on this machine to the way that passes memory.
+    /// Changes the link of one node on this machine to the connection over which the node shares its memory.
     fn move_home(&self, state: &mut State, now_ns: u64) -> bool {
         let State { groups, random, .. } = state;
         let mut nonce = || nonce(random);
@@ -391,7 +394,7 @@ impl Mirror {
         links.any(|link| link.move_home(self.net.as_ref(), &self.caller, &mut nonce, now_ns))
     }
 
-    /// Makes one node drop the rings of the writers before. Their bytes are on disk, and the anchor names this life.
+    /// Asks one node to drop the rings of earlier writers. Their bytes are on disk, and the anchor names this life.
     fn retire_one(&self, state: &mut State, now_ns: u64) -> bool {
         let links = state.groups.iter_mut().flatten();
         let mut all = links.zip(state.unretired.iter_mut().flatten());
@@ -408,18 +411,18 @@ impl Mirror {
         streams.all(|(stream, tail)| log.synced(stream) >= tail.lock().end())
     }
 
-    /// Begins the end of the mirror. Nothing is shipped any more, and once everything is synced, view and anchor say
-    /// so. Then [`manage`](Self::manage) returns [`Managed::Stopped`].
+    /// Begins to stop the mirror. No more blocks may be shipped. When all bytes are synced, the view becomes Disk and
+    /// the anchor stops to permit nodes. Then [`manage`](Self::manage) returns [`Managed::Stopped`].
     pub fn begin_stop(&self) {
         self.state.lock().is_stopping = true;
     }
 
-    /// Returns the events since the last call, a line for each change of view.
+    /// Returns the events since the last call. Each change of the view is one line.
     pub fn take_events(&self) -> Vec<String> {
         std::mem::take(&mut self.state.lock().events)
     }
 
-    /// Returns the view in force, and the nodes with their progress.
+    /// Returns the view in force, and the state of each node.
     pub fn status(&self, now_ns: u64) -> Status {
         let state = self.state.lock();
         let node = |group: usize, link: &Link| {
@@ -458,7 +461,8 @@ impl Mirror {
         }
     }
 
-    /// Returns the reason why a node cannot be the second node of its group beside the first. `None`: it can.
+    /// Returns the reason why `link`'s node cannot be the second node of its group. `None`: it can, or it is the
+    /// first.
     fn same(&self, [first, second]: &[Link; 2], link: &Link) -> Option<String> {
         let (one, two) = (first.identity()?, second.identity()?);
         let address = &first.address;
@@ -476,8 +480,7 @@ impl Mirror {
         })
     }
 
-    /// Returns whether acknowledgements of some stream may rest on nodes, in the view in force or one that may replace
-    /// it.
+    /// Returns whether bytes of any stream may be acknowledged by nodes, in the view in force or in a pending one.
     #[must_use]
     pub fn is_mirrored(&self) -> bool {
         let state = self.state.lock();
@@ -486,12 +489,12 @@ impl Mirror {
     }
 }
 
-/// Returns whether acknowledgements wait for the disk alone, in every group.
+/// Returns whether all groups are in mode Disk.
 fn is_all_disk(view: &View) -> bool {
     view.groups.iter().all(|mode| *mode == Mode::Disk)
 }
 
-/// Returns whether a node has seen a higher generation than the writer's.
+/// Returns whether a node has reported a higher generation than the writer's.
 fn is_deposed(state: &State, generation: Generation) -> bool {
     let mut links = state.groups.iter().flatten();
     links.any(|link| link.seen > generation)

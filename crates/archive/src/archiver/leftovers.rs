@@ -1,14 +1,14 @@
-//! The files that an unfinished archiver has left in the folder: temporary files, and runs that were reported to no
-//! caller.
+//! The files that an archiver left in the folder when it stopped: temporary files, and finished runs that it did not
+//! report to its caller.
 
 use perdura_base::{Epoch, Result};
 use perdura_device::Disk;
 
 use crate::name::{RunId, TEMPORARY};
 
-/// Files of runs of level 0 that begin where the archiver does, or behind.
+/// The leftover runs of level 0 that begin at or after the first epoch of the new archiver.
 pub(super) struct Leftovers {
-    /// A generation above that of each published run, so that no name is used twice.
+    /// One more than the highest generation among the finished leftover runs, so that no file name is used twice.
     pub generation: u32,
     temporaries: Vec<String>,
 }
@@ -36,7 +36,7 @@ impl Leftovers {
         Ok(left)
     }
 
-    /// Removes one temporary file. `false`: none is left.
+    /// Removes one temporary file. Returns `false` if no temporary file is left.
     pub fn remove_one(&mut self, disk: &dyn Disk) -> Result<bool> {
         let Some(path) = self.temporaries.pop() else {
             return Ok(false);

@@ -1,4 +1,4 @@
-//! The archiver: the log's durable epochs become runs of level 0.
+//! The archiver turns the durable epochs of the log into runs of level 0.
 //!
 //! ```text
 //!  epochs of the log ──► page records ──► workspace ── cut at an epoch's end ──► run, written, published
@@ -7,29 +7,29 @@
 //!             └──────────────────── reads on behind the run ◄──────────── ArchivedRun to the caller
 //! ```
 //!
-//! It is a machine of one I/O a step, beside checkpoint and purge. While it reads, a step takes one block of the log. A
-//! run that was cut is laid out in its order, and written by the steps that follow. Then the machine continues to read.
-//! Row `selection` of [`Generation`] also reads between the writes. The machine reads no clock: the caller supplies the
-//! time.
+//! The archiver makes one I/O in each step, in turn with checkpoint and purge. While it reads, a step reads one block
+//! of the log. When a run is cut, its records are put in order, and the next steps write it. Then the archiver reads
+//! on. Row `selection` of [`Generation`] also reads between the writes. The archiver reads no clock: the caller
+//! supplies the time.
 //!
 //! A run is cut when its workspace is full, when its first frame is [`age_ns`](ArchiverOptions::age_ns) old, or when
-//! the caller asks with [`cut_at`](Archiver::cut_at). The caller asks for a checkpoint, a backup, a log that has to be
-//! cut, or the end.
+//! the caller asks with [`cut_at`](Archiver::cut_at). The caller does so for a checkpoint, for a backup, to be able
+//! to cut the log, and before it closes.
 //!
 //! # The epochs of a run
-//! Runs tile the line of epochs: each begins with the epoch behind its predecessor's last. Epochs without a record,
-//! void ones among them, belong to the run that is open when they pass; no run is made for them alone. The log is kept
-//! up to the end of a run. So a run may have no record if the log has other frames only (marks of checkpoints, starts,
-//! beacons, ordered frames). When nothing was logged since the last run, time cuts none, so that an idle database
-//! writes nothing.
+//! Runs follow each other without a gap: each begins with the epoch after the last one of the run before. An epoch
+//! without a record, void or not, belongs to the run that is being collected when the epoch is read. Such epochs
+//! alone do not cause a run. The log is kept up to the end of the last run. So a run may have no record if the log
+//! has only other frames (marks of checkpoints, starts, beacons, ordered frames). If nothing was logged since the
+//! last run, no run is cut by age, so an idle database writes nothing.
 //!
 //! # Invariants
-//! * A run ends at an epoch's end: its positions are those of [`EpochSource::at`], and an archiver that begins there
-//!   continues this one's work.
-//! * A reported run exists: file and folder are synced. Only then may the log be cut behind it.
-//! * The moments' wall clocks do not fall, within a run and from one run to the next.
-//! * After an error the archiver does nothing more. The log still has everything that it had read. The caller begins
-//!   another archiver at the end of the last run.
+//! * A run ends where an epoch ends. Its positions are those of [`EpochSource::at`], and a later archiver can begin
+//!   there.
+//! * When a run is reported, its file and folder are synced. Only then may the log be cut up to its end.
+//! * The wall clocks of the moments never decrease, within a run and from one run to the next.
+//! * After an error the archiver does nothing more. The log still has all records that no finished run holds. The
+//!   caller starts another archiver at the end of the last run.
 //!
 //! # Source
 //! "Single-pass restore after a media failure", 3.1.
@@ -52,9 +52,9 @@ use crate::writer::{Progress, RunSummary, RunTarget, RunWriter, Tail};
 use leftovers::Leftovers;
 use select::Selection;
 
-/// The age of the first frame of a run at which the run is cut, nanoseconds.
+/// A run is cut when its first frame has this age, nanoseconds.
 pub const AGE_NS: u64 = 1_000_000_000;
-/// The most moments that are collected for a run: 2 MiB.
+/// The most moments that are collected for a run. They take 2 MiB.
 const MOMENTS_HELD_MAX: usize = 1 << 17;
 
 /// The options of an archiver.
@@ -62,15 +62,15 @@ const MOMENTS_HELD_MAX: usize = 1 << 17;
 pub struct ArchiverOptions {
     /// The database.
     pub uuid: Uuid,
-    /// The division of its pages among the partitions.
+    /// The assignment of the database's pages to partitions.
     pub chunks: Chunks,
     /// The codec that packs blocks.
     pub codec: Codec,
     /// The approximate size of the records of a run, bytes.
     pub workspace_bytes: usize,
-    /// The age of the first frame of a run at which the run is cut, nanoseconds.
+    /// A run is cut when its first frame has this age, nanoseconds.
     pub age_ns: u64,
-    /// The way in which records become runs.
+    /// The algorithm that makes runs from records.
     pub row: Generation,
 }
 
@@ -89,32 +89,32 @@ impl ArchiverOptions {
     }
 }
 
-/// A run that exists: file and folder are synced.
+/// A finished run. Its file and folder are synced.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ArchivedRun {
     /// The run.
     pub summary: RunSummary,
-    /// Its last epoch, and the end of that epoch in each stream. The log up to there is in the archive.
+    /// The last epoch of the run, and the end of that epoch in each stream. The archive holds the log up to there.
     pub end: EpochEnds,
-    /// The latest moment up to its end, microseconds since 1970. A later archiver begins with it.
+    /// The latest moment up to the run's end, microseconds since 1970. A later archiver is created with it.
     pub wall_us: u64,
-    /// The number of ordered frames in its epochs, which it does not contain. If it is not 0, the database cannot be
-    /// restored from runs.
+    /// The number of ordered frames in the run's epochs. The run does not contain them. If it is not 0, the database
+    /// cannot be restored from runs.
     pub ordered: u64,
 }
 
 /// The result of a step of the archiver.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ArchiverStep {
-    /// It has nothing to do before D moves, time passes or a run is asked for.
+    /// The archiver has nothing to do until the durable epoch advances, time passes or the caller asks for a run.
     Idle,
-    /// It made an I/O.
+    /// The archiver made an I/O.
     Working,
-    /// It has made a run.
+    /// The archiver finished a run.
     Run(ArchivedRun),
 }
 
-/// The facts of a run beside its records.
+/// The facts about a run that are not in its records.
 struct Bounds {
     end: EpochEnds,
     moments: Moments,
@@ -124,22 +124,22 @@ struct Bounds {
 
 /// The work of the next step.
 enum Work {
-    /// The search for files that another archiver left behind.
+    /// List the files that an earlier archiver left.
     List,
-    /// The removal of one of them, or the first read.
+    /// Remove one of the leftover files. If none is left, read the log.
     Clear(Leftovers),
     Read,
     Create(EpochRange, Bounds),
     Write(Box<RunWriter>, Bounds),
-    /// The read of a block of the log while a run is written.
+    /// Read a block of the log while a run is being written.
     ReadAlong(Box<RunWriter>, Bounds),
     End(Box<Tail>, Bounds),
     Copy(Box<CopyTail>, Bounds),
-    /// A step failed.
+    /// A step failed. The archiver does nothing more.
     Failed,
 }
 
-/// A machine that makes runs of the log of one database.
+/// A machine that makes runs from the log of one database.
 pub struct Archiver {
     options: ArchiverOptions,
     target: RunTarget,
@@ -149,15 +149,16 @@ pub struct Archiver {
     selection: Selection,
     moments: Vec<Moment>,
     wall_us: u64,
-    /// The time at which the first frame of the run was read. `None`: no frame was read.
+    /// The time at which the first frame of the run was read. `None`: no frame has been read since the last cut.
     since_ns: Option<u64>,
-    /// The epoch up to which the caller has asked for runs.
+    /// The epoch up to which the caller has asked for runs. `None`: the caller waits for no run.
     wanted: Option<Epoch>,
 }
 
 impl Archiver {
-    /// Returns an archiver that begins with `source`, at the end of the last run. `wall_us` was the latest moment of
-    /// that run. Its runs go to `target`. No other archiver writes runs of level 0 there.
+    /// Returns an archiver that reads from `source`, which is at the end of the last run. `wall_us` is the latest
+    /// moment of that run. The archiver writes its runs to `target`, where no other archiver may write runs of level
+    /// 0.
     #[must_use]
     pub fn new(
         source: EpochSource,
@@ -186,7 +187,7 @@ impl Archiver {
         self.selection.player.begin()
     }
 
-    /// Returns whether frames were read that no run contains yet.
+    /// Returns whether the archiver has read frames that are in no finished run.
     #[must_use]
     pub fn is_collecting(&self) -> bool {
         self.since_ns.is_some()
@@ -199,20 +200,19 @@ impl Archiver {
     }
 
     /// Asks for runs up to this epoch. The run that contains it is cut as soon as the epoch is durable and read. Does
-    /// nothing if finished runs and the run that is being written reach the epoch already.
+    /// nothing if the epoch is already in a finished run or in the run that is being written.
     pub fn cut_at(&mut self, epoch: Epoch) {
         if epoch >= self.begin() {
             self.wanted = self.wanted.max(Some(epoch));
         }
     }
 
-    /// Takes one step towards `durable`, which never decreases. `now_ns` is the time by a clock that never decreases,
-    /// either.
+    /// Takes one step towards `durable`, which never decreases. `now_ns` is the time of a monotonic clock.
     ///
     /// # Errors
-    /// Those of the log ([`EpochSource::step`]) and of the archive's disk. [`Error::Corrupt`] for a group that cannot
-    /// be read. [`Error::Usage`] for a page that the geometry does not have, and for a log of steal mode. After an
-    /// error, [`Error::Stopped`].
+    /// Errors of the log ([`EpochSource::step`]) and of the archive's disk. [`Error::Corrupt`] for a group that
+    /// cannot be read. [`Error::Usage`] for a page that the geometry does not have, and for a log of steal mode.
+    /// Every step after a failed one returns [`Error::Stopped`].
     pub fn step(&mut self, durable: &Vouched, now_ns: u64) -> Result<ArchiverStep> {
         match std::mem::replace(&mut self.work, Work::Failed) {
             Work::List => {
@@ -276,7 +276,7 @@ impl Archiver {
         Ok(ArchiverStep::Working)
     }
 
-    /// Continues to read the log. The records that a step returns join the run that is being collected.
+    /// Takes one step of reading the log. Its records join the run that is being collected.
     fn read_step(&mut self, durable: &Vouched, now_ns: u64) -> Result<SourceStep> {
         let selection = &mut self.selection;
         let step = self
@@ -299,7 +299,7 @@ impl Archiver {
         Ok(step)
     }
 
-    /// Continues to read the log, and cuts the run if that is due.
+    /// Takes one step of reading the log, and cuts the run if that is due.
     fn read(&mut self, durable: &Vouched, now_ns: u64) -> Result<ArchiverStep> {
         let step = self.read_step(durable, now_ns)?;
         self.work = Work::Read;
@@ -334,14 +334,14 @@ impl Archiver {
         Ok(ArchiverStep::Working)
     }
 
-    /// Returns whether the run is to end, by time or because the caller asked for it.
+    /// Returns whether the run is to be cut, because of its age or because the caller asked for it.
     fn is_due(&self, end: &EpochEnds, now_ns: u64) -> bool {
         let age = self.since_ns.map(|since| now_ns.saturating_sub(since));
         age.is_some_and(|age| age >= self.options.age_ns)
             || self.wanted.is_some_and(|wanted| wanted <= end.epoch)
     }
 
-    /// Ends the run with an epoch, and begins the next one behind it.
+    /// Ends the run with epoch `end`. The next run begins with the epoch after it.
     fn cut(&mut self, end: EpochEnds) -> Result<()> {
         let begin = next(end.epoch);
         let (epochs, ordered) = self.selection.cut(begin, &self.options)?;
@@ -377,7 +377,7 @@ impl Bounds {
     }
 }
 
-/// Returns the epoch behind one.
+/// Returns the epoch after `epoch`.
 fn next(epoch: Epoch) -> Epoch {
     assert!(epoch < Epoch(u64::MAX), "epochs do not run out");
     Epoch(epoch.0 + 1)

@@ -1,4 +1,4 @@
-//! The selection of the log's contents for a run: the page records of its groups.
+//! The selection of the page records in the log's groups, which become a run.
 
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::{Epoch, Error, Result};
@@ -12,9 +12,9 @@ use crate::name::EpochRange;
 /// The records of the run that is being collected.
 pub(super) struct Selection {
     pub player: Player,
-    /// The number of ordered frames that were skipped.
+    /// The number of ordered frames in the run's epochs, which were skipped.
     pub ordered: u64,
-    /// The epoch of the last frame.
+    /// The epoch of the last frame that was read.
     pub epoch: Epoch,
 }
 
@@ -27,7 +27,8 @@ impl Selection {
         }
     }
 
-    /// Ends the run before epoch `end`, where the next one begins. Returns its epochs and the ordered frames in them.
+    /// Ends the run just before epoch `end`, with which the next run begins. Returns the run's epochs and the number
+    /// of ordered frames in them.
     pub fn cut(&mut self, end: Epoch, options: &ArchiverOptions) -> Result<(EpochRange, u64)> {
         let epochs = self.player.cut(end, options)?;
         self.epoch = end;
@@ -75,7 +76,7 @@ impl Selection {
         ))
     }
 
-    /// Returns whether the seeded bug is to cut the run in the middle of an epoch.
+    /// Returns whether the seeded bug `Flaw::RunCutInsideEpoch` may cut the run now, in the middle of an epoch.
     pub fn is_within(&self, begin: Epoch) -> bool {
         self.player.is_full() && self.epoch >= begin
     }

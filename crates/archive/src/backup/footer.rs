@@ -1,4 +1,4 @@
-//! The footer of a backup, which gives the place of the table of its sections.
+//! The footer of a backup. It gives the offset of the table of sections.
 
 use perdura_base::Result;
 use perdura_base::checksum::crc32c;

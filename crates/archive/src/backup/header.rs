@@ -1,4 +1,4 @@
-//! The header of a backup: its image, its database, and the setup of a new database that is to hold it.
+//! The header of a backup: its image, its database, and the setup of a database restored from it.
 
 use perdura_base::checksum::crc32c;
 use perdura_base::cursor::{Reader, Writer};
@@ -12,7 +12,7 @@ use crate::sealed::{is_geometry, unseal};
 
 use super::{BackupId, damage};
 
-/// The size of the header, bytes. The pages behind it are aligned.
+/// The size of the header, bytes. The pages after it are aligned.
 pub const HEADER_BYTES: usize = 4096;
 
 const MAGIC: &[u8; 4] = b"PBKP";
@@ -20,12 +20,12 @@ const CRC_AT: usize = HEADER_BYTES - 4;
 const ROOM_BYTES: usize = 4000;
 const CONSISTENT: u8 = 1;
 
-/// The changes that the pages contain.
+/// The rule that says which changes a backup's pages contain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BackupKind {
-    /// Changes whose tag is below k.
+    /// The changes whose tag is below the image's checkpoint epoch k.
     Sweep,
-    /// Changes whose epoch is at most the end.
+    /// The changes whose epoch is at most the backup's end.
     Cut,
 }
 
@@ -34,32 +34,32 @@ pub enum BackupKind {
 pub struct BackupHeader {
     /// The database.
     pub uuid: Uuid,
-    /// The backup's name: the image's end and its checkpoint epoch.
+    /// The backup's name: the end epoch and the checkpoint epoch of its image.
     pub id: BackupId,
-    /// The changes that its pages contain.
+    /// The rule that says which changes the pages contain.
     pub kind: BackupKind,
-    /// True if its pages are all of one instant, with a sequence number for each partition.
+    /// True if all pages show the same instant. Then each partition has a sequence number.
     pub consistent: bool,
-    /// The first epoch of the records that the image may lack. Every such record has this epoch or a later one.
+    /// The first epoch of the records that the image may lack. Records of earlier epochs are all in the image.
     pub begin: Epoch,
-    /// Wall clock at the image's end, microseconds since 1970.
+    /// Wall clock at the end epoch of the image, microseconds since 1970.
     pub wall_us: u64,
-    /// The division of pages among the partitions.
+    /// The assignment of pages to partitions.
     pub chunks: Chunks,
     /// The seed of the hash of keys.
     pub hash_seed: u64,
     /// The code of the log's scheme.
     pub scheme: u8,
-    /// Streams of the log.
+    /// The number of streams of the log.
     pub streams: u8,
-    /// The families of ordered frames that the log may hold, as bits.
+    /// A bit for each family of ordered frames that the log may hold.
     pub families: u8,
-    /// Sizes of the log's segments.
+    /// The sizes of the log's segments.
     pub segments: SegmentSizes,
 }
 
 impl BackupHeader {
-    /// Returns the place of the changes of the backup's database: in runs, or in its backups alone.
+    /// Returns where the changes of the database are archived: in runs, or only in its backups.
     #[must_use]
     pub fn archive(&self) -> Archived {
         match self.families {
@@ -71,7 +71,7 @@ impl BackupHeader {
     /// Returns the header's bytes.
     ///
     /// # Panics
-    /// If a database cannot have the geometry, or begin and end contradict each other.
+    /// If a database cannot have the geometry, or `begin` and `end` contradict each other.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         assert!(is_geometry(self.chunks), "{:?} is a geometry", self.chunks);
@@ -102,7 +102,7 @@ impl BackupHeader {
         out
     }
 
-    /// Reads and checks a header. Returns it with its checksum, to which the footer is bound.
+    /// Reads and checks a header. Returns the header and its checksum. The footer repeats that checksum.
     ///
     /// # Errors
     /// [`perdura_base::Error::Corrupt`]; [`perdura_base::Error::Version`] for a whole header of another version.
@@ -116,7 +116,7 @@ impl BackupHeader {
         Ok((header, crc))
     }
 
-    /// Returns whether begin and end fit each other, and the kind fits both and the number.
+    /// Returns whether the begin, the end and the checkpoint epoch are possible for the backup's kind.
     fn is_sound(&self) -> bool {
         let next = self.id.end.0.saturating_add(1);
         match self.kind {
@@ -129,7 +129,7 @@ impl BackupHeader {
     }
 }
 
-/// Reads the fields behind the version; `None` if one is out of its range.
+/// Reads the fields after the version. Returns `None` if a field is out of its range.
 fn fields(r: &mut Reader<'_>) -> Option<BackupHeader> {
     let kind = match r.u8()? {
         0 => BackupKind::Sweep,

@@ -2,17 +2,17 @@
 
 use perdura_base::{CkptEpoch, Epoch};
 
-/// The identity of a backup, as in its file's name.
+/// The identity of a backup. The name of its file is made from it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BackupId {
-    /// The image's end epoch.
+    /// The end epoch of the image.
     pub end: Epoch,
-    /// Its checkpoint epoch; 0 of a cut.
+    /// The checkpoint epoch of the image; 0 for a cut.
     pub k: CkptEpoch,
 }
 
 impl BackupId {
-    /// Returns the identity of the backup that is the state of an epoch.
+    /// Returns the identity of the backup that holds the state at the end of epoch `end`.
     #[must_use]
     pub fn cut(end: Epoch) -> BackupId {
         BackupId {
@@ -21,7 +21,7 @@ impl BackupId {
         }
     }
 
-    /// Returns the file's name.
+    /// Returns the name of the file.
     #[must_use]
     pub fn name(&self) -> String {
         let name = format!("backup-{:020}-{:020}", self.end.0, self.k.0);
@@ -33,7 +33,7 @@ impl BackupId {
         name
     }
 
-    /// Parses a [`name`](Self::name). `None`: any other name, temporary ones included.
+    /// Parses a [`name`](Self::name). Returns `None` for any other name, also for a temporary one.
     #[must_use]
     pub fn parse(name: &str) -> Option<BackupId> {
         let (end, k) = name.strip_prefix("backup-")?.split_once('-')?;
@@ -47,7 +47,7 @@ impl BackupId {
         })
     }
 
-    /// Returns the path of a backup's file in a folder of the archive.
+    /// Returns the path of the backup's file, given the archive's folder of backups.
     #[must_use]
     pub fn path(&self, dir: &str) -> String {
         format!("{dir}/{}", self.name())

@@ -5,8 +5,8 @@
 //! | module | one idea |
 //! |---|---|
 //! | `id` | names |
-//! | `header`, `section`, `footer` | what is encoded and decoded |
-//! | `writer`, `reader` | pages become a file, and come back |
+//! | `header`, `section`, `footer` | the encoding and decoding of the file's parts |
+//! | `writer`, `reader` | writing pages into a file and reading them |
 
 mod footer;
 mod header;
@@ -23,7 +23,7 @@ pub use reader::{Backup, READ_PAGES};
 pub use section::{PageEntry, Section};
 pub use writer::{BackupSummary, BackupTail, BackupWriter};
 
-/// Makes an error that names file and offset.
+/// Makes an error that names the file and the offset.
 pub(crate) fn damage(
     file: &str,
     offset: u64,

@@ -1,7 +1,7 @@
-//! The reading of a backup: opened by header, footer and table; pages by their rank.
+//! The reading of a backup. Header, footer and table are read when it is opened; a page is found by its rank.
 //!
-//! Opening reads the two ends of the file and the table. A section is read and checked when its partition is asked for,
-//! and a page is checked against its entry when it is read. So all damage is found before a restore uses it.
+//! Opening reads the header, the footer and the table of sections. A section is checked when it is read, and a page
+//! is checked against its entry when it is read. So a restore never uses damaged bytes.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use super::writer::file_len;
 use super::{BackupId, damage};
 use crate::reader::read;
 
-/// Pages that are read at once.
+/// The most pages that are read with one I/O.
 pub const READ_PAGES: usize = 64;
 
 /// An open backup.
@@ -30,7 +30,7 @@ pub struct Backup {
     len: u64,
     pages: u64,
     table: Vec<TableEntry>,
-    /// The rank of each partition's first page.
+    /// For each partition, the rank of its first page among all pages of the backup.
     ranks: Vec<u64>,
 }
 
@@ -38,7 +38,8 @@ impl Backup {
     /// Opens the backup `id` of database `uuid` in folder `dir`.
     ///
     /// # Errors
-    /// [`Error::Corrupt`], [`Error::Version`]; [`Error::Foreign`] for another database's; the disk's.
+    /// [`Error::Corrupt`], [`Error::Version`]; [`Error::Foreign`] for a backup of another database; errors of the
+    /// disk.
     pub fn open(disk: &dyn Disk, dir: &str, id: BackupId, uuid: &Uuid) -> Result<Backup> {
         let file = disk.open(&id.path(dir), Access::Direct)?;
         let backup = Backup::read(file)?;
@@ -60,7 +61,7 @@ impl Backup {
     /// Opens a file that holds a backup.
     ///
     /// # Errors
-    /// [`Error::Corrupt`], [`Error::Version`]; the disk's.
+    /// [`Error::Corrupt`], [`Error::Version`]; errors of the disk.
     pub fn read(file: Arc<dyn File>) -> Result<Backup> {
         let (path, len) = (file.path().to_owned(), file.len()?);
         let least = to_u64(HEADER_BYTES + SECTOR_BYTES);
@@ -122,13 +123,13 @@ impl Backup {
         self.len
     }
 
-    /// Returns the number of its pages.
+    /// Returns the number of pages in the backup.
     #[must_use]
     pub fn pages(&self) -> u64 {
         self.pages
     }
 
-    /// Returns the XOR of the digests of a partition's pages, each bound to its page.
+    /// Returns the XOR of the digests of a partition's pages. Each digest includes the page's number.
     #[must_use]
     pub fn proof(&self, partition: PartitionId) -> u64 {
         self.table[usize::from(partition.0)].proof
@@ -137,7 +138,7 @@ impl Backup {
     /// Reads the section of a partition.
     ///
     /// # Errors
-    /// [`Error::Corrupt`]; the disk's.
+    /// [`Error::Corrupt`]; errors of the disk.
     pub fn section(&self, partition: PartitionId) -> Result<Section> {
         let entry = &self.table[usize::from(partition.0)];
         let end = entry.end().expect("the table was checked");
@@ -163,13 +164,14 @@ impl Backup {
         })
     }
 
-    /// Reads the pages that the section of a partition lists from its `nth` on, and fills `buf` with them.
+    /// Reads pages of a partition into `buf` and fills it. `nth` is the index of the first of them in the partition's
+    /// section, and `entries` are their entries.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] for a page that does not match its entry; the disk's.
+    /// [`Error::Corrupt`] for a page that does not match its entry; errors of the disk.
     ///
     /// # Panics
-    /// If the partition has fewer pages.
+    /// If the partition has fewer pages than that.
     pub fn read_pages(
         &self,
         partition: PartitionId,
@@ -195,11 +197,11 @@ impl Backup {
         Ok(())
     }
 
-    /// Reads and checks everything.
+    /// Reads and checks the whole backup.
     ///
     /// # Errors
     /// Those of [`section`](Self::section) and [`read_pages`](Self::read_pages); [`Error::Corrupt`] if `digest` of a
-    /// page is not the listed one.
+    /// page differs from the digest in its entry.
     pub fn verify(&self, digest: impl Fn(&[u8]) -> u64) -> Result<()> {
         let mut buf = AlignedBuf::zeroed(READ_PAGES * PAGE_BYTES);
         for partition in (0..self.header.chunks.partitions).map(PartitionId) {
@@ -219,7 +221,8 @@ impl Backup {
     }
 }
 
-/// Returns the rank of each section's first page. `None`: the sections do not follow the pages and each other.
+/// Returns, for each section, the rank of its partition's first page. `None`: the sections do not lie directly after
+/// the pages, one after the other.
 fn ranks(table: &[TableEntry], footer: &Footer) -> Option<Vec<u64>> {
     let pages_end = footer.pages.checked_mul(to_u64(PAGE_BYTES))?;
     let mut at = pages_end.checked_add(to_u64(HEADER_BYTES))?;

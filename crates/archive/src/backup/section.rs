@@ -4,32 +4,32 @@ use perdura_base::Useq;
 use perdura_base::cursor::{Reader, Writer};
 use perdura_base::num::{to_u32, to_u64};
 
-/// Bytes of a page's entry.
+/// The size of a page's entry, bytes.
 pub(super) const ENTRY_BYTES: usize = 20;
-/// Bytes of a section's entry in the table.
+/// The size of a section's entry in the table, bytes.
 pub(super) const TABLE_ENTRY_BYTES: usize = 32;
 
 /// The entry of one page in a backup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PageEntry {
-    /// The page's index among those of its partition.
+    /// The index of the page among the pages of its partition.
     pub local: u32,
-    /// Its update number.
+    /// The update number of the page.
     pub useq: Useq,
-    /// CRC-32C of page number and bytes.
+    /// CRC-32C of the page's number and bytes.
     pub crc: u32,
-    /// XOR-linear digest of the logged region, not bound to the page.
+    /// XOR-linear digest of the page's logged region. It does not include the page's number.
     pub digest: u64,
 }
 
-/// The list of one partition in a backup.
+/// The entries of one partition's pages in a backup.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Section {
     /// The partition's sequence number. `None`: the image is not consistent.
     pub pseq: Option<u64>,
-    /// Its pages, ascending.
+    /// The entries of the partition's pages, ascending.
     pub pages: Vec<PageEntry>,
-    /// The image's sidecar.
+    /// The sidecar of the image.
     pub sidecar: Vec<u8>,
 }
 
@@ -52,7 +52,7 @@ impl Section {
         out
     }
 
-    /// Decodes a section. `None`: the bytes are malformed, or a page is not above the one before it.
+    /// Decodes a section. `None`: the bytes are malformed, or the pages do not ascend.
     pub(super) fn decode(bytes: &[u8], consistent: bool) -> Option<Section> {
         let mut r = Reader::new(bytes);
         let pseq = if consistent { Some(r.u64()?) } else { None };
@@ -85,7 +85,7 @@ impl Section {
     }
 }
 
-/// The place of a section, and the sum of its pages.
+/// The position of a section in the file, and the XOR of the digests of its pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct TableEntry {
     pub(super) offset: u64,

@@ -1,7 +1,7 @@
-//! The writing of a backup: pages in the order of a backup become its file.
+//! The writing of a backup from pages that arrive in the order of its partitions.
 //!
-//! A page that is pushed leads to one write at most. The end is a separate machine of one I/O a step, as the end of a
-//! run is.
+//! Pushing a page makes at most one write. The end of the file is written by a separate machine with one I/O a step,
+//! as for a run.
 
 use std::sync::Arc;
 
@@ -17,22 +17,22 @@ use super::header::{BackupHeader, HEADER_BYTES};
 use super::section::{PageEntry, Section, TableEntry, encode_table};
 use crate::output::{Ending, Output, Progress, WRITE_BYTES};
 
-/// The facts of a backup that was written.
+/// The facts about a finished backup.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BackupSummary {
-    /// The contents of its header.
+    /// The contents of the backup's header.
     pub header: BackupHeader,
-    /// The size of its file, bytes.
+    /// The size of the backup's file, bytes.
     pub bytes: u64,
     /// CRC-32C of the file.
     pub crc: u32,
-    /// The number of its pages.
+    /// The number of pages in the backup.
     pub pages: u64,
-    /// XOR of all pages' digests, each bound to its page.
+    /// XOR of the digests of all pages. Each digest includes the page's number.
     pub proof: u64,
 }
 
-/// A machine that writes a backup of pages that come by partition and local page.
+/// A machine that writes a backup. Its pages arrive ordered by partition and local page.
 pub struct BackupWriter {
     header: BackupHeader,
     header_crc: u32,
@@ -43,10 +43,11 @@ pub struct BackupWriter {
 }
 
 impl BackupWriter {
-    /// Begins a backup in folder `dir`, which exists. A file of the same temporary name, left by a crash, is removed.
+    /// Begins a backup in folder `dir`, which exists. Removes the temporary file of the same backup if a crash has
+    /// left it.
     ///
     /// # Errors
-    /// The disk's.
+    /// Errors of the disk.
     pub fn create(disk: Arc<dyn Disk>, dir: &str, header: BackupHeader) -> Result<BackupWriter> {
         let mut out = Output::create(disk, dir, header.id.path(dir))?;
         out.pending = header.encode();
@@ -62,18 +63,18 @@ impl BackupWriter {
         })
     }
 
-    /// Returns the partition whose pages come next.
+    /// Returns the partition whose pages are being added.
     fn partition(&self) -> PartitionId {
         PartitionId(u16::try_from(self.sections.len()).unwrap_or(u16::MAX))
     }
 
-    /// Adds a page of the partition whose turn it is. Makes one write at most.
+    /// Adds a page of the current partition. Makes at most one write.
     ///
     /// # Errors
-    /// The disk's.
+    /// Errors of the disk.
     ///
     /// # Panics
-    /// If the page is not behind the one before it, or does not match its entry.
+    /// If the page's index is not above that of the page before, or the page does not match its entry.
     pub fn push(&mut self, entry: PageEntry, bytes: &[u8]) -> Result<()> {
         assert_eq!(bytes.len(), PAGE_BYTES, "a whole page");
         let last = self.pages.last();
@@ -94,10 +95,10 @@ impl BackupWriter {
         self.flush()
     }
 
-    /// Ends the partition whose turn it is.
+    /// Ends the current partition.
     ///
     /// # Panics
-    /// Beyond the last partition; if a consistent image has no sequence number, or another image has one.
+    /// If all partitions have ended; if a consistent image has no sequence number, or an inconsistent image has one.
     pub fn end_partition(&mut self, pseq: Option<u64>, sidecar: Vec<u8>) {
         assert!(
             self.partition().0 < self.header.chunks.partitions,
@@ -125,10 +126,10 @@ impl BackupWriter {
         Ok(())
     }
 
-    /// Ends the backup. Its sections are written as they are encoded; the returned machine makes the last writes.
+    /// Ends the backup. Writes the sections as they are encoded. The returned machine makes the last writes.
     ///
     /// # Errors
-    /// The disk's.
+    /// Errors of the disk.
     ///
     /// # Panics
     /// If a partition has not ended.
@@ -180,10 +181,10 @@ impl BackupWriter {
         })
     }
 
-    /// Gives the backup up and removes its file.
+    /// Discards the backup and removes its file.
     ///
     /// # Errors
-    /// The disk's.
+    /// Errors of the disk.
     pub fn abandon(self) -> Result<()> {
         self.out.abandon()
     }
@@ -194,18 +195,18 @@ pub(super) fn file_len(end: u64) -> u64 {
     round_up(end + to_u64(FOOTER_BYTES), to_u64(SECTOR_BYTES))
 }
 
-/// The end of writing a backup: a machine of one I/O a step.
+/// A machine that finishes the file of a backup, one I/O a step.
 pub struct BackupTail {
     summary: BackupSummary,
     ending: Ending,
 }
 
 impl BackupTail {
-    /// Makes the next I/O. The backup exists when this has returned [`Progress::Done`].
+    /// Makes the next I/O. After [`Progress::Done`] the backup is durable under its name.
     ///
     /// # Errors
-    /// The disk's; after one, [`perdura_base::Error::Stopped`]. [`perdura_base::Error::Usage`] if a backup has that
-    /// name already.
+    /// Errors of the disk; [`perdura_base::Error::Usage`] if a backup of that name exists. Every step after a failed
+    /// one returns [`perdura_base::Error::Stopped`].
     pub fn step(&mut self) -> Result<Progress<BackupSummary>> {
         let Progress::Done((bytes, crc)) = self.ending.step()? else {
             return Ok(Progress::More);
@@ -215,7 +216,7 @@ impl BackupTail {
         Ok(Progress::Done(self.summary.clone()))
     }
 
-    /// Takes all steps that are left.
+    /// Takes the remaining steps.
     ///
     /// # Errors
     /// Those of [`step`](Self::step).

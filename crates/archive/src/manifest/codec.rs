@@ -74,7 +74,7 @@ impl Manifest {
         out
     }
 
-    /// Reads and checks a manifest of any number and database. Returns it with its checksum.
+    /// Reads and checks a manifest, whatever its number and database. Returns the manifest and its checksum.
     ///
     /// # Errors
     /// [`Error::Corrupt`]; [`Error::Version`] for a whole file of another version.
@@ -90,11 +90,11 @@ impl Manifest {
         }
     }
 
-    /// Reads and checks the manifest `number` of database `uuid`. Returns it with its checksum.
+    /// Reads and checks manifest `number` of database `uuid`. Returns the manifest and its checksum.
     ///
     /// # Errors
-    /// [`Error::Corrupt`]; [`Error::Version`] for a whole file of another version, [`Error::Foreign`] for another
-    /// database's.
+    /// [`Error::Corrupt`]; [`Error::Version`] for a whole file of another version, [`Error::Foreign`] for a file of
+    /// another database.
     pub fn decode(file: &str, bytes: &[u8], number: u64, uuid: &Uuid) -> Result<(Manifest, u32)> {
         let (manifest, crc) = Manifest::read(file, bytes)?;
         if manifest.uuid != *uuid {
@@ -110,7 +110,7 @@ impl Manifest {
         Ok((manifest, crc))
     }
 
-    /// Returns the fault that makes this an invalid manifest. `None`: it is valid.
+    /// Returns a description of what makes the manifest invalid. `None`: it is valid.
     pub(super) fn fault(&self) -> Option<String> {
         let streams = u8::try_from(self.positions.len()).unwrap_or(u8::MAX);
         if !(1..=STREAMS_MAX).contains(&streams) {
@@ -145,7 +145,7 @@ impl Manifest {
     }
 }
 
-/// Reads the fields behind the version; `None` if one is out of its range.
+/// Reads the fields after the version. Returns `None` if a field is out of its range.
 fn fields(r: &mut Reader<'_>, len: usize) -> Option<Manifest> {
     let role = match r.u8()? {
         0 => Role::Database,

@@ -1,7 +1,7 @@
 //! The edits that turn a manifest into the next one.
 //!
-//! An edit is applied to the newest manifest. Another writer may have made that manifest after the edit was planned. So
-//! the edit states its needs, and is refused if they no longer hold.
+//! An edit is applied to the newest manifest, which another writer may have made after the edit was planned. So each
+//! edit checks its conditions, and is refused if they no longer hold.
 
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::{Epoch, Error, Pos, Result};
@@ -15,46 +15,48 @@ use crate::name::{EpochRange, RunId};
 /// A change of the archive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Edit {
-    /// Only the writer changes: it has opened the archive.
+    /// Changes only the writer, which has opened the archive.
     Open,
-    /// The database's own images are these now.
+    /// Replaces the list of the database's own images.
     Images(Images),
-    /// A run that continues the others.
+    /// Adds a run that begins where the last run ends.
     AddRun {
         /// The run.
         run: Object,
-        /// The end of its last epoch in each stream.
+        /// The end of the run's last epoch in each stream.
         ends: Vec<Pos>,
-        /// The database's own images; `None`: as before.
+        /// The database's own images. `None`: the list does not change.
         images: Option<Images>,
     },
-    /// A backup that is the copy of an image.
+    /// Adds a backup that is a copy of an image.
     AddBackup(Object),
-    /// A backup that is the state of an epoch.
+    /// Adds a backup that holds the state at the end of an epoch.
     AddCut {
         /// The cut.
         cut: Object,
-        /// The run in whose midst the epoch lies, which has it as a moment. `None`: a run ends with it.
+        /// The run that contains the backup's epoch before its last one. The run has that epoch as a moment. `None`:
+        /// a run ends with the epoch.
         within: Option<RunId>,
     },
-    /// Runs are replaced by the one that they were merged into.
+    /// Replaces runs by the run into which they were merged.
     Replace {
-        /// The runs, by their epochs.
+        /// The replaced runs, ordered by their epochs.
         inputs: Vec<RunId>,
-        /// The merged one.
+        /// The merged run.
         output: Object,
-        /// If records were combined, the moments within the merged run that it still has.
+        /// The moments that the merged run still has, besides its end. `None`: no records were combined, and each
+        /// epoch is a moment.
         kept: Option<Vec<Epoch>>,
     },
-    /// The runs that end at or before this epoch are no longer part of the archive.
+    /// Removes the runs that end at or before an epoch.
     RemoveRuns {
         /// The epoch.
         before: Epoch,
     },
-    /// A backup is no longer part of the archive.
+    /// Removes a backup.
     RemoveBackup(ObjectId),
-    /// Runs will begin behind this epoch, which ends at these positions. Only for an archive without a run: the epochs
-    /// up to it are in another archive.
+    /// Lets the runs begin after this epoch, which ends at these positions. Only for an archive without a run.
+    /// Another archive holds the epochs up to this one.
     Skip(EpochEnds),
 }
 
@@ -63,10 +65,12 @@ fn refused<T>(why: String) -> Result<T> {
 }
 
 impl Edit {
-    /// Changes a manifest's objects and their facts, but not number, writer and predecessor.
+    /// Applies the edit to the manifest's list of objects and the fields that depend on it. Does not change number,
+    /// writer and predecessor.
     ///
     /// # Errors
-    /// [`Error::Usage`] if the manifest does not meet the edit's needs. It may have been changed in part.
+    /// [`Error::Usage`] if the conditions of the edit do not hold. The manifest may then be partly changed and must
+    /// be discarded.
     pub fn apply(&self, manifest: &mut Manifest) -> Result<()> {
         match self {
             Edit::Open => Ok(()),

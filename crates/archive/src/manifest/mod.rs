@@ -30,12 +30,12 @@ pub const FIRST: u64 = 1;
 pub enum Role {
     /// The process that has the database open.
     Database,
-    /// A process that has the archive's directory alone.
+    /// A process that has only the directory of the archive.
     Agent,
 }
 
 impl Role {
-    /// Returns the role's name in messages, temporary names and the name of its lock.
+    /// Returns the name of the role, as used in messages, temporary file names and the name of the role's lock.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -48,40 +48,40 @@ impl Role {
 /// A writer of manifests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Writer {
-    /// Its role.
+    /// The role of the writer.
     pub role: Role,
-    /// A random number that it drew when it opened the archive.
+    /// A random number that the writer drew when it opened the archive.
     pub life: u64,
 }
 
-/// The contents of an archive at one number.
+/// The contents of the archive, as one numbered manifest lists them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Manifest {
-    /// Its number.
+    /// The number of this manifest.
     pub number: u64,
     /// The database.
     pub uuid: Uuid,
-    /// The process that wrote it.
+    /// The process that wrote this manifest.
     pub writer: Writer,
-    /// The lowest number that is kept.
+    /// The lowest number of a manifest that is kept.
     pub oldest: u64,
-    /// The checksum of the manifest before; 0 if this is the first.
+    /// The checksum of the manifest before this one; 0 for the first.
     pub predecessor: u32,
     /// The database's parent.
     pub parent: Option<Parent>,
-    /// True if the first run began with the first record of a database that was empty before.
+    /// True if the database was empty before the first record of the first run.
     pub is_whole: bool,
-    /// The epoch with which the runs begin.
+    /// The first epoch of the runs.
     pub begin: Epoch,
-    /// The epoch behind their last.
+    /// The epoch after the last one of the runs.
     pub end: Epoch,
     /// The end of epoch `end - 1` in each stream of the log.
     pub positions: Vec<Pos>,
     /// The database's own images.
     pub images: Images,
-    /// Runs by their epochs, then backups.
+    /// The runs, by their epochs, then the backups.
     pub objects: Vec<Object>,
-    /// The database's anchor, encoded; empty if no manifest has had one.
+    /// The database's anchor, encoded. Empty: no manifest up to this one had an anchor.
     pub anchor: Vec<u8>,
 }
 
@@ -91,22 +91,23 @@ impl Manifest {
         self.objects.iter().filter_map(|object| object.id.run())
     }
 
-    /// Returns the backups, by their ends.
+    /// Returns the backups, by their end epochs.
     pub fn backups(&self) -> impl Iterator<Item = BackupId> + '_ {
         self.objects.iter().filter_map(|object| object.id.backup())
     }
 
-    /// Returns the run in whose midst an epoch lies: it has this epoch and a later one.
+    /// Returns the run that contains an epoch before its last one. `None`: a run ends with the epoch, or no run
+    /// contains it.
     #[must_use]
     pub fn run_around(&self, epoch: Epoch) -> Option<RunId> {
         let mut runs = self.runs();
         runs.find(|run| run.epochs.contains(epoch) && run.epochs.last() != epoch)
     }
 
-    /// Returns the record of the database's anchor. `None`: the manifest does not have it.
+    /// Returns the record of the database's anchor. `None`: the manifest contains no anchor.
     ///
     /// # Errors
-    /// Those of [`Record::of_copy`]; [`Error::Foreign`] for another database's.
+    /// Those of [`Record::of_copy`]; [`Error::Foreign`] for an anchor of another database.
     pub fn anchor(&self) -> Result<Option<Record>> {
         if self.anchor.is_empty() {
             return Ok(None);
@@ -126,14 +127,14 @@ impl Manifest {
         Ok(Some(record))
     }
 
-    /// Returns whether the database began empty and the runs have everything that it has ever logged. Then no backup is
-    /// needed.
+    /// Returns whether the database began empty and the runs hold everything that it ever logged. Then a restore
+    /// needs no backup.
     #[must_use]
     pub fn has_all(&self) -> bool {
         self.is_whole && self.begin == Epoch(1)
     }
 
-    /// Returns an object. `None`: it is not part of the archive.
+    /// Returns the object with this identity. `None`: it is not part of the archive.
     #[must_use]
     pub fn object(&self, id: ObjectId) -> Option<&Object> {
         self.objects.iter().find(|object| object.id == id)
@@ -145,16 +146,16 @@ impl Manifest {
         EpochRange::new(self.begin, self.end)
     }
 
-    /// Returns the last epoch that the archive holds, and its end in each stream. The anchor records both.
+    /// Returns the last epoch that the archive holds, and its end in each stream. The database's anchor records both.
     #[must_use]
     pub fn held(&self) -> (Epoch, &[Pos]) {
         (Epoch(self.end.0.saturating_sub(1)), &self.positions)
     }
 
-    /// Returns the runs that have epochs of a range, by their epochs.
+    /// Returns the runs that hold the epochs of a range, in the order of their epochs.
     ///
     /// # Errors
-    /// [`Error::Usage`] if the runs do not hold all of the range. It names the epochs that they hold.
+    /// [`Error::Usage`] if the runs do not hold the whole range. The error names the epochs that the runs hold.
     pub fn tiling(&self, epochs: EpochRange) -> Result<Vec<RunId>> {
         if epochs.begin < self.begin || self.end < epochs.end {
             return Err(Error::Usage(format!(
@@ -174,7 +175,8 @@ impl Manifest {
         Ok(runs)
     }
 
-    /// Checks that the archive holds the log as far as the anchor says. The log may have been cut up to there.
+    /// Checks that the archive holds the log up to epoch `anchor`, the last archived epoch according to the anchor.
+    /// The log may have been cut up to there.
     ///
     /// # Errors
     /// [`Error::ArchiveBehind`].
@@ -186,7 +188,7 @@ impl Manifest {
         Ok(())
     }
 
-    /// Checks that the log reaches as far as the archive: only durable epochs are archived.
+    /// Checks that the log reaches at least as far as the archive. It must, because only durable epochs are archived.
     ///
     /// # Errors
     /// [`Error::LostLog`].
@@ -199,7 +201,7 @@ impl Manifest {
     }
 }
 
-/// Makes an error that names file and offset.
+/// Makes an error that names the file and the offset.
 pub(crate) fn damage(
     file: &str,
     offset: u64,

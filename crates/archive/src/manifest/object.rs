@@ -6,7 +6,7 @@ use perdura_base::{CkptEpoch, Epoch};
 use crate::backup::BackupId;
 use crate::name::{EpochRange, RunId};
 
-/// Bytes of an object in a manifest.
+/// The size of an object in a manifest, bytes.
 pub(super) const OBJECT_BYTES: usize = 40;
 
 /// The folder of runs.
@@ -23,14 +23,14 @@ const CUT: u8 = 2;
 pub enum ObjectId {
     /// A run.
     Run(RunId),
-    /// A backup that reflects the records with tags below its k.
+    /// A backup that reflects the records whose tags are below its checkpoint epoch k.
     Sweep(BackupId),
-    /// A backup that reflects the records of the epochs up to its end.
+    /// A backup that reflects the records of all epochs up to its end.
     Cut(BackupId),
 }
 
 impl ObjectId {
-    /// Returns the run. `None`: it is a backup.
+    /// Returns the identity of the run. `None`: the file is a backup.
     #[must_use]
     pub fn run(self) -> Option<RunId> {
         match self {
@@ -39,7 +39,7 @@ impl ObjectId {
         }
     }
 
-    /// Returns the backup. `None`: it is a run.
+    /// Returns the identity of the backup. `None`: the file is a run.
     #[must_use]
     pub fn backup(self) -> Option<BackupId> {
         match self {
@@ -48,7 +48,7 @@ impl ObjectId {
         }
     }
 
-    /// Returns the path of its file below the folder of the database.
+    /// Returns the path of the file below the folder of the database.
     #[must_use]
     pub fn path(self) -> String {
         match self {
@@ -58,14 +58,14 @@ impl ObjectId {
     }
 }
 
-/// A file in a manifest.
+/// A file that a manifest names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Object {
     /// The identity of the file.
     pub id: ObjectId,
-    /// Its size, bytes.
+    /// The size of the file, bytes.
     pub bytes: u64,
-    /// Its CRC-32C.
+    /// The CRC-32C of the file.
     pub crc: u32,
 }
 

@@ -1,33 +1,34 @@
-//! Merging: neighbouring runs become one of the next level.
+//! Merging: neighbouring runs become one run of the next level.
 //!
-//! The merged run covers the epochs of its inputs, which must follow each other without a hole, and has their records
-//! in one order. Fewer runs mean fewer files that a restore reads side by side.
+//! The merged run covers the epochs of its inputs, which must follow each other without a hole, and has all their
+//! records, sorted. Fewer runs mean fewer files that a restore reads side by side.
 //!
-//! With a [`Keep`] the records of a page are combined, too: a *net change*. XOR makes the sum exact. Two rules say
-//! which records may be summed:
+//! If the options have a [`Keep`], a merge also combines the records of a page into their XOR, a *net change*. Two
+//! rules say which records may be summed:
 //!
-//! * No image, retained or being built, may lie between the *tags* of the records. Then all of them are on one side of
-//!   each image, and the sum is on that side, with the highest tag.
+//! * No image, retained or being built, may lie between the *tags* of the records. Then each image reflects either
+//!   all of them or none. The sum gets the highest tag and is on the same side of each image.
 //! * No kept moment may lie between the *epochs*: a restore to that moment takes some records and not the others.
 //!
-//! An image that begins later has a number above every tag in the archive, so it lies between none of them. So nothing
-//! has to stop while an image is built or a backup is copied. Tags do not rise along a page's life, because a restart
-//! gives pages the number of the image that it loaded. So a sum is open for each side that records are on, and not only
-//! for the side of the last record.
+//! An image that begins later has a checkpoint epoch above every tag in the archive, so it lies between no two of
+//! them. So merges can run while an image is built or a backup is copied. Tags do not rise along a page's life,
+//! because a restart gives pages the number of the image that it loaded. So a merge keeps a separate open sum for
+//! each side on which the page has records, not only for the side of the last record.
 //!
-//! A net record has the number of its updates, the lowest and the highest number, and a mixed sum of all: the figures
-//! that a restart's check compares. It is kept although its bytes cancel each other out.
+//! A net record has the number of its updates, their lowest and highest update number, and a sum of a hash of each:
+//! the figures that a restart's check compares. It is kept even if its bytes cancel out to nothing.
 //!
 //! # Invariants
-//! * A merge proves itself. The records that it wrote account for the number of updates in its inputs. By side of the
-//!   images and partition they have the digests of the inputs. A record that was lost, doubled or summed wrongly ends
-//!   it with an error, and the inputs stay.
-//! * The inputs are not changed and not removed. The caller removes them when the merged run counts.
+//! * A merge proves itself. The records that it wrote account for the number of updates in its inputs. For each
+//!   partition and each side of the images, their digest equals that of the inputs. If a record was lost, doubled or
+//!   summed wrongly, the merge ends with an error and the inputs stay.
+//! * The inputs are not changed and not removed. The caller removes them when a durable manifest has the merged run
+//!   instead.
 //!
 //! # Source
 //! "Single-pass restore after a media failure", 3.1 (net change), 3.3 (asynchronous merging).
 //! # Deviations
-//! The paper names net changes without saying when they are wrong.
+//! The paper names net changes without saying when records must not be combined.
 
 mod net;
 mod tree;
@@ -54,32 +55,33 @@ use net::NetChange;
 pub struct MergeOptions {
     /// The generation of the merged run.
     pub generation: u32,
-    /// The codec of its blocks.
+    /// The codec of the merged run's blocks.
     pub codec: Codec,
     /// The moments and images that must stay apart when records are combined. `None`: no records are combined.
     pub keep: Option<Keep>,
-    /// The moments that the run lists if no records are combined, from those of its inputs. `None`: a sample of them.
+    /// The moments that the merged run lists if no records are combined, chosen from those of its inputs. `None`: a
+    /// sample of them.
     pub listed: Option<Vec<Moment>>,
-    /// The runs that the merged one is to follow. `None`: those that its inputs followed.
+    /// The archive's end that the merged run is to continue. `None`: the run continues where its first input began.
     pub follows: Option<Follows>,
 }
 
-/// The end of an archive that a merged run is to continue, although it may have the first epochs of the inputs already.
-/// Such a run is of level 0, as those of the archiver are, and no records are combined in it.
+/// The end of an archive that a merged run is to continue, although the archive may already have the first epochs of
+/// the inputs. Such a run is of level 0, like the archiver's, and none of its records are combined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Follows {
-    /// The epoch behind the archive's last. Records of earlier ones are left out.
+    /// The epoch after the last one of the archive. Records of earlier epochs are left out.
     pub begin: Epoch,
-    /// The latest moment of the archive, microseconds since 1970: no moment of the run is before it.
+    /// The latest moment of the archive, microseconds since 1970. No moment of the merged run is earlier.
     pub wall_us: u64,
 }
 
-/// A merge in progress: one I/O a step, or a read and a write.
+/// A merge in progress. A step makes one I/O, or a read and a write.
 pub struct Merge {
     inputs: Vec<Arc<Run>>,
     keep: Option<Keep>,
     moments: Moments,
-    /// The updates that the inputs have and the merged run does not, and their digests.
+    /// The number of updates that the inputs have and the merged run leaves out, and the digests of those updates.
     left_out: (u64, Digests),
     stage: Stage,
 }
@@ -87,7 +89,7 @@ pub struct Merge {
 enum Stage {
     Merge(Box<Working>),
     Tail(Box<Tail>),
-    /// It is done, or has failed.
+    /// The merge is done, or has failed.
     Over,
 }
 
@@ -96,11 +98,12 @@ struct Working {
     net: Option<NetChange>,
     writer: RunWriter,
     header: RunHeader,
-    /// The updates of records that are left out, and their digests.
+    /// The number of updates in the records that are left out, and the digests of those updates.
     left_out: (u64, DigestSum),
 }
 
-/// Returns the range of neighbours. Fails for runs that are not neighbours, or are of different databases.
+/// Returns the epochs that the inputs cover together. Fails if the runs are not neighbours or belong to different
+/// databases.
 fn neighbours(inputs: &[Arc<Run>]) -> Result<EpochRange> {
     let (Some(first), Some(last)) = (inputs.first(), inputs.last()) else {
         return Err(Error::Usage("a merge needs a run".into()));
@@ -152,7 +155,8 @@ fn place(inputs: &[Arc<Run>], options: &MergeOptions) -> Result<(EpochRange, u8)
     Ok((own, 0))
 }
 
-/// Returns the moments that the merged run lists: the kept ones if records are combined, else a sample of all.
+/// Returns the moments that the merged run lists. If records are combined, these are the moments to keep, otherwise
+/// the listed ones or a sample of all.
 fn moments(inputs: &[Arc<Run>], epochs: EpochRange, options: &MergeOptions) -> Result<Moments> {
     let listed = |run: &&Arc<Run>| run.header().only_listed_moments;
     let Some(keep) = &options.keep else {
@@ -202,8 +206,8 @@ impl Merge {
     /// Begins to merge neighbouring runs, given in the order of their epochs, into a run in folder `dir`.
     ///
     /// # Errors
-    /// [`Error::Usage`] for runs that are not neighbours or are of different databases, and for moments to keep that
-    /// the runs do not have; the disk's.
+    /// [`Error::Usage`] for runs that are not neighbours or are of different databases, and for a moment to keep that
+    /// no input has; errors of the disk. the runs do not have; errors of the disk.
     pub fn new(
         disk: Arc<dyn Disk>,
         dir: &str,
@@ -242,11 +246,11 @@ impl Merge {
         })
     }
 
-    /// Continues until it has made an I/O. The merged run exists when this has returned [`Progress::Done`].
+    /// Continues until an I/O has been made. After [`Progress::Done`] the merged run is durable under its name.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] for a damaged input, or a merge that does not prove itself; the disk's. After an error the
-    /// merge is over; its temporary file may be left.
+    /// [`Error::Corrupt`] if an input is damaged or the written records do not match the inputs; errors of the disk.
+    /// A merge cannot be used after an error. Its temporary file may be left.
     pub fn step(&mut self) -> Result<Progress<RunSummary>> {
         match std::mem::replace(&mut self.stage, Stage::Over) {
             Stage::Merge(mut working) => {
@@ -274,7 +278,7 @@ impl Merge {
         }
     }
 
-    /// Takes all steps.
+    /// Takes all steps to the end. Returns the merged run.
     ///
     /// # Errors
     /// Those of [`step`](Self::step).
@@ -286,8 +290,8 @@ impl Merge {
         }
     }
 
-    /// Compares the written records with the inputs: the number of updates, and the digests by side of the images and
-    /// partition.
+    /// Compares the written records with the inputs: the number of updates, and the digests for each partition and
+    /// each side of the images.
     fn prove(&self, tail: &Tail) -> Result<()> {
         let differs = |expected: String, found: String| {
             let consequence = "The merged run was not made, and its inputs are kept. One of them \
@@ -320,8 +324,8 @@ impl Merge {
         }
     }
 
-    /// Returns the digests by partition and by the side of each image that their records are on. By tag instead of side
-    /// if no records are combined.
+    /// Returns the digest of the records of each partition and each side of the images. If no records are combined,
+    /// the tag takes the place of the side.
     fn sides(&self, digests: &Digests) -> BTreeMap<(u64, PartitionId), u64> {
         let mut sums = BTreeMap::new();
         for (tag, partition, digest) in digests.sums() {

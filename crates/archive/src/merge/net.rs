@@ -1,4 +1,4 @@
-//! Net change: the records of one page that need not stay apart become one.
+//! Net change: records of one page become one if no kept moment and no image lies between them.
 
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::limits::PAGE_BYTES;
@@ -10,9 +10,9 @@ use perdura_page::layout::{META_BYTES, ZERO_PAGE};
 use crate::record::{EpochSpan, FragmentBytes, PageAt, RunRecord, Updates};
 use crate::run::Moment;
 
-/// The size of a line, bytes: the unit in which a sum records its changes.
+/// The size of a line, bytes. A sum records which lines of the page it has changed.
 const LINE_BYTES: usize = 64;
-/// Lines of a page.
+/// The number of lines of a page.
 const LINES: usize = PAGE_BYTES / LINE_BYTES;
 
 /// The images that a restore may begin with.
@@ -20,8 +20,8 @@ const LINES: usize = PAGE_BYTES / LINE_BYTES;
 pub struct Images {
     /// The checkpoint epochs of all images and backups that are retained.
     pub retained: Vec<CkptEpoch>,
-    /// The checkpoint epoch of the image that is being built. It counts as well, because some of its pages have been
-    /// visited.
+    /// The checkpoint epoch of the image that is being built. It also counts, because some of its pages are already
+    /// written.
     pub building: Option<CkptEpoch>,
 }
 
@@ -30,15 +30,15 @@ impl Images {
         self.retained.iter().copied().chain(self.building)
     }
 
-    /// Returns the number of images that are numbered at most `tag`. It gives the side of each image on which a record
-    /// of this tag is.
+    /// Returns how many images have a checkpoint epoch of at most `tag`. Two records are on the same side of every
+    /// image if this number is the same for both tags.
     #[must_use]
     pub fn side(&self, tag: CkptEpoch) -> u64 {
         to_u64(self.all().filter(|k| *k <= tag).count())
     }
 
-    /// Returns whether an image k reflects one of two tags and not the other: a < k <= b for the lower tag a and the
-    /// higher tag b.
+    /// Returns whether some image reflects the record of one tag and not the other. For the lower tag a, the higher
+    /// tag b and the image's checkpoint epoch k this means a < k <= b.
     #[must_use]
     pub fn part(&self, first: CkptEpoch, second: CkptEpoch) -> bool {
         let (low, high) = if armed(Flaw::TagsTakenForRising) {
@@ -56,8 +56,8 @@ impl Images {
 /// The moments and images that must stay apart when records are combined.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Keep {
-    /// The moments that can still be restored, ascending. The last epoch of the merged run is one in any case. A
-    /// retained image of the kind `Cut(e)` needs a moment at e.
+    /// The moments that can still be restored, ascending. The last epoch of the merged run is always a moment as well.
+    /// A retained image of the kind `Cut(e)` needs a moment at e.
     pub moments: Vec<Moment>,
     /// The images with which a restore can still begin.
     pub images: Images,
@@ -70,11 +70,12 @@ struct Sum {
     tag: CkptEpoch,
     updates: Updates,
     count: u32,
-    /// The encoded fragments. While the sum has one record they are its fragments, later those of the sum.
+    /// The encoded fragments. While the sum has one record they are that record's fragments, later the fragments of
+    /// the sum.
     bytes: Vec<u8>,
-    /// The XOR of several records. It is zeros before the first and after encoding.
+    /// The XOR of several records. It is all zeros before the second record joins and again after encoding.
     page: Vec<u8>,
-    /// The lines of `page` that a record changed, a bit each.
+    /// A bit for each line of `page`: whether a record has changed it.
     lines: [u64; LINES / 64],
     is_several: bool,
 }
@@ -93,7 +94,7 @@ impl Sum {
         }
     }
 
-    /// Begins with a record.
+    /// Begins the sum with its first record.
     fn begin(&mut self, record: &RunRecord<'_>) {
         debug_assert_eq!(self.lines, [0; LINES / 64], "the page is zeros");
         self.epochs = record.epochs;
@@ -105,7 +106,7 @@ impl Sum {
         self.is_several = false;
     }
 
-    /// Joins a record of the same page to the sum.
+    /// Adds a record of the same page to the sum.
     fn join(&mut self, record: &RunRecord<'_>) {
         if !self.is_several {
             let first = std::mem::take(&mut self.bytes);
@@ -138,13 +139,14 @@ impl Sum {
         }
     }
 
-    /// Returns the first line from `from` on that was changed, or was not.
+    /// Returns the first line at or after `from` whose changed bit equals `changed`. Returns `LINES` if there is no
+    /// such line.
     fn next_line(&self, from: usize, changed: bool) -> usize {
         let is = |line: &usize| (self.lines[line / 64] >> (line % 64) & 1 == 1) == changed;
         (from..LINES).find(is).unwrap_or(LINES)
     }
 
-    /// Encodes the sum of several records, and makes the page zeros again.
+    /// Encodes the sum if it has several records, and sets the page to zeros again.
     fn encode(&mut self) {
         if !self.is_several {
             return;
@@ -178,14 +180,15 @@ impl Sum {
     }
 }
 
-/// A machine that combines the records of pages, which come in the order of runs.
+/// A machine that combines records that arrive in the order of runs.
 pub(crate) struct NetChange {
     /// The moments that are kept, ascending.
     moments: Vec<Epoch>,
     images: Images,
-    /// The page of `sums`, and their interval between two moments.
+    /// The page that the sums belong to, and the index of their interval between two kept moments. `None`: no sum is
+    /// open.
     open: Option<(PageAt, usize)>,
-    /// The sums, one for each side of the images that records are on. The first `used` are in use.
+    /// The sums, one for each side of the images on which the page has records. The first `used` are in use.
     sums: Vec<Sum>,
     used: usize,
 }
@@ -202,7 +205,7 @@ impl NetChange {
         }
     }
 
-    /// Adds a record. Hands the sums of the page or interval before it to `out`.
+    /// Adds a record. If it begins another page or interval, first passes the sums of the one before to `out`.
     pub(crate) fn add(
         &mut self,
         record: &RunRecord<'_>,
@@ -210,7 +213,7 @@ impl NetChange {
     ) -> Result<()> {
         let interval = |epoch: Epoch| self.moments.partition_point(|m| *m < epoch);
         let place = (record.at, interval(record.epochs.first));
-        // The inputs have the moments that are kept, so no net record of theirs spans one.
+        // The inputs have the moments that are kept, so no net record of an input spans such a moment.
         debug_assert_eq!(
             place.1,
             interval(record.epochs.last),
@@ -234,7 +237,7 @@ impl NetChange {
         Ok(())
     }
 
-    /// Hands the sums that are open to `out`.
+    /// Passes the open sums to `out`.
     pub(crate) fn flush(
         &mut self,
         mut out: impl FnMut(&RunRecord<'_>) -> Result<()>,

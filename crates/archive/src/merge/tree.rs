@@ -1,8 +1,8 @@
-//! Several runs read as one: a tree of losers over their cursors.
+//! Reading several runs as one, with a tree of losers over their cursors.
 //!
-//! Each leaf is a run. An inner node keeps the *loser* of the comparison below it, and the winner continues upwards.
-//! The overall winner is the next record. When its run moves to another record, only the nodes on the way from its leaf
-//! to the root are compared again, each once.
+//! Each leaf is a run. Of two records that meet at an inner node, the node keeps the later one, the *loser*. The
+//! earlier one, the winner, is compared at the next node up. The winner at the root is the next record. When its run
+//! advances, only the nodes between that leaf and the root are compared again, each once.
 //!
 //! # Source
 //! D. Knuth, "The Art of Computer Programming", volume 3, 5.4.1.
@@ -15,7 +15,7 @@ use crate::reader::{Run, RunCursor, Scope};
 use crate::record::{PageAt, RunRecord};
 use crate::writer::Progress;
 
-/// The place of a run's next record in the order of runs. A run at its end comes last.
+/// The position of a run's next record in the order of runs. A run that is exhausted ranks last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Rank {
     page: u64,
@@ -44,24 +44,24 @@ impl Rank {
     }
 }
 
-/// The records of several runs in one order.
+/// The records of several runs, merged in order.
 pub struct Merged {
     cursors: Vec<RunCursor>,
     ranks: Vec<Rank>,
-    /// The winner, and from 1 on the loser at each inner node.
+    /// The overall winner at index 0, and the loser at inner node i at index i.
     losers: Vec<usize>,
-    /// The number of cursors that are at their first record.
+    /// The number of cursors that have read their first record.
     primed: usize,
     reads: u64,
-    /// True if the winner has been returned.
+    /// True if the caller has received the winner.
     is_taken: bool,
 }
 
 impl Merged {
-    /// Returns the records of `scope`, of all these runs.
+    /// Returns the records of `scope` in all these runs.
     ///
     /// # Panics
-    /// Without a run.
+    /// If `runs` is empty.
     #[must_use]
     pub fn new(runs: &[Arc<Run>], scope: &Scope) -> Merged {
         assert!(!runs.is_empty(), "there is something to read");
@@ -75,7 +75,7 @@ impl Merged {
         }
     }
 
-    /// Begins again, with the records of another scope of the same runs, in the present buffers.
+    /// Starts again with the records of another scope of the same runs. Reuses the buffers.
     pub fn restart(&mut self, scope: &Scope) {
         for cursor in &mut self.cursors {
             cursor.restart(scope);
@@ -84,14 +84,14 @@ impl Merged {
         (self.primed, self.is_taken) = (0, false);
     }
 
-    /// Returns the number of reads that it has made.
+    /// Returns the number of reads made so far.
     #[must_use]
     pub fn reads(&self) -> u64 {
         self.reads
     }
 
-    /// Reads the beginning of the next run. A caller that counts I/Os calls this until it is done, before
-    /// [`advance`](Self::advance). Otherwise `advance` does it.
+    /// Reads the beginning of the next run that has not been read. A caller that counts I/Os calls this until it
+    /// returns `Done`, before the first [`advance`](Self::advance). Otherwise `advance` does the same.
     ///
     /// # Errors
     /// Those of [`RunCursor::advance`].
@@ -110,7 +110,7 @@ impl Merged {
         Ok(Progress::More)
     }
 
-    /// Makes all comparisons.
+    /// Compares all runs and fills the tree.
     fn build(&mut self) {
         let count = self.cursors.len();
         let mut winners = vec![0; 2 * count];
@@ -125,13 +125,14 @@ impl Merged {
         self.losers[0] = winners[1];
     }
 
-    /// Returns whether run `a` comes before run `b`: by their records, then by their own order.
+    /// Returns whether the record of run `a` comes before that of run `b`. If they are equal, the order of the runs
+    /// decides.
     #[inline]
     fn is_before(&self, a: usize, b: usize) -> bool {
         (self.ranks[a], a) < (self.ranks[b], b)
     }
 
-    /// Moves to the next record. `false`: no record is left.
+    /// Moves to the next record. Returns `false` if no record is left.
     ///
     /// # Errors
     /// Those of [`RunCursor::advance`].
@@ -165,7 +166,7 @@ impl Merged {
     /// Returns the record that [`advance`](Self::advance) has reached.
     ///
     /// # Panics
-    /// If it has reached none.
+    /// If it has not reached a record.
     #[inline]
     #[must_use]
     pub fn record(&self) -> RunRecord<'_> {

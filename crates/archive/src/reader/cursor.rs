@@ -1,4 +1,4 @@
-//! The records of a run in order, block by block.
+//! A cursor that returns the records of a run in order, block by block.
 
 use std::sync::Arc;
 
@@ -13,13 +13,13 @@ use crate::run::block::{self, BlockHead, BlockPlace, Unpacker};
 use crate::run::body::Decoded;
 use crate::run::{BlockEntry, damage};
 
-/// The records of a run, or of some of its pages, one after the other.
+/// A cursor over all records of a run, or over the records of some pages.
 pub struct RunCursor {
     run: Arc<Run>,
     /// The first of the wanted pages.
     from: PageAt,
     to: Option<PageAt>,
-    /// The blocks that are left, as indexes into the run's index.
+    /// The blocks that have not been opened, as positions in the run's index.
     blocks: std::ops::Range<usize>,
     /// The block that is open. `None`: no block is.
     head: Option<(BlockHead, BlockEntry)>,
@@ -58,11 +58,11 @@ impl RunCursor {
         cursor
     }
 
-    /// Begins again, with the records of a scope, in the buffers that it has.
+    /// Starts again with the records of another scope. Reuses the buffers.
     pub fn restart(&mut self, scope: &Scope) {
         let index = &self.run.index;
         (self.from, self.to) = scope.bounds();
-        // The block before the first that begins at `from` or behind may end with it.
+        // The block before the first block that begins at or after `from` may still contain records of `from`.
         let first = index.partition_point(|entry| entry.first < self.from);
         let end = self.to.map_or(index.len(), |to| {
             index.partition_point(|entry| entry.first < to)
@@ -73,7 +73,7 @@ impl RunCursor {
         let span = blocks.first().zip(blocks.last());
         let bytes = span.map_or(0, |(first, last)| last.end() - first.offset);
         let wanted = to_usize(round_up(bytes, to_u64(SECTOR_BYTES))).min(READ_BYTES);
-        // A block may begin and end anywhere in a sector.
+        // A block may begin and end in the middle of a sector.
         if self.buf.len() < wanted + 2 * SECTOR_BYTES {
             let spare = (wanted + wanted / 4)
                 .min(READ_BYTES)
@@ -86,17 +86,17 @@ impl RunCursor {
         (self.left, self.next) = (0, 0);
     }
 
-    /// Returns the number of reads that it has made.
+    /// Returns the number of reads made so far.
     #[must_use]
     pub fn reads(&self) -> u64 {
         self.reads
     }
 
-    /// Moves to the next record. `false`: no record is left. Makes one read at most, apart from blocks that turn out to
-    /// have no page of the scope.
+    /// Moves to the next record. Returns `false` if no record is left. Makes at most one read, plus one for each
+    /// block that turns out to have no page of the scope.
     ///
     /// # Errors
-    /// [`Error::Corrupt`]; the disk's. The cursor is of no use after an error.
+    /// [`Error::Corrupt`]; errors of the disk. The cursor cannot be used after an error.
     #[inline]
     pub fn advance(&mut self) -> Result<bool> {
         loop {
@@ -122,7 +122,7 @@ impl RunCursor {
     /// Returns the record that [`advance`](Self::advance) has reached.
     ///
     /// # Panics
-    /// If it has reached none.
+    /// If it has not reached a record.
     #[inline]
     #[must_use]
     pub fn record(&self) -> RunRecord<'_> {
@@ -130,7 +130,7 @@ impl RunCursor {
         decoded.record(&self.raw)
     }
 
-    /// Returns the place of the record in the order of runs. `None`: the cursor is at the end.
+    /// Returns the sort key of the current record in the order of runs. `None`: the cursor is at the end.
     #[inline]
     #[must_use]
     pub fn key(&self) -> Option<(PageAt, Epoch, u32)> {
@@ -176,8 +176,7 @@ impl RunCursor {
         Ok(decoded)
     }
 
-    /// Returns the page of the record before the next one of the block. For the first record it is the block's first
-    /// page.
+    /// Returns the page of the block's record that was decoded last. If none was, returns the block's first page.
     #[inline]
     fn page_before(&self, head: &BlockHead) -> PageAt {
         if self.next == 0 {
@@ -193,7 +192,7 @@ impl RunCursor {
         damage(self.run.file.path(), offset, expected, found)
     }
 
-    /// Reads, checks and opens the next block. `false`: no block is left.
+    /// Reads, checks and opens the next block. Returns `false` if no block is left.
     fn open_block(&mut self) -> Result<bool> {
         let Some(i) = self.blocks.next() else {
             return Ok(false);
@@ -226,7 +225,7 @@ impl RunCursor {
         Ok(true)
     }
 
-    /// Gets the block into the buffer. Reads ahead, but not beyond the last wanted block.
+    /// Ensures that the block is in the buffer. Reads ahead, but not beyond the last wanted block.
     fn fill(&mut self, entry: &BlockEntry) -> Result<()> {
         let (start, len) = self.window;
         if start <= entry.offset && entry.end() <= start + to_u64(len) {

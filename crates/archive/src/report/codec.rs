@@ -23,7 +23,7 @@ pub(super) fn damage(file: &str, offset: u64, expected: String, found: String) -
 }
 
 impl Report {
-    /// Returns the file's bytes. A text that is too long is cut.
+    /// Returns the file's bytes. A text above the limit is truncated.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         assert!(
@@ -68,8 +68,8 @@ impl Report {
     /// Reads and checks the report `id` of database `uuid`.
     ///
     /// # Errors
-    /// [`Error::Corrupt`]; [`Error::Version`] for a whole file of another version, [`Error::Foreign`] for another
-    /// database's.
+    /// [`Error::Corrupt`]; [`Error::Version`] for a whole file of another version, [`Error::Foreign`] for a file of
+    /// another database.
     pub fn decode(file: &str, bytes: &[u8], id: ReportId, uuid: &Uuid) -> Result<Report> {
         let crc_at = bytes.len().saturating_sub(CRC_BYTES);
         let (mut r, _) = unseal(file, bytes, *MAGIC, crc_at, damage)?;
@@ -96,7 +96,7 @@ impl Report {
     }
 }
 
-/// Reads the fields behind the version; `None` if one is out of its range.
+/// Reads the fields after the version. Returns `None` if a field is out of its range.
 fn fields(r: &mut Reader<'_>, len: usize) -> Option<Report> {
     let kind = match r.u8()? {
         0 => ReportKind::Proof,

@@ -1,4 +1,4 @@
-//! The reports of an archive: listed, read, written one I/O a step.
+//! The files of an archive's reports: listing, reading, and writing one I/O a step.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ fn dir_of(uuid: &Uuid) -> String {
     format!("{}/{REPORTS}", folder(uuid))
 }
 
-/// Returns the names of files in the folder of reports. The list is empty if the folder does not exist.
+/// Returns the file names in folder `dir` of reports. The list is empty if the folder does not exist.
 fn names(disk: &dyn Disk, dir: &str) -> Result<Vec<String>> {
     match disk.list(dir) {
         Err(error) if error.is_not_found() => Ok(Vec::new()),
@@ -24,10 +24,11 @@ fn names(disk: &dyn Disk, dir: &str) -> Result<Vec<String>> {
     }
 }
 
-/// Lists the reports of a database's archive, ascending: proofs by their images, then drills by their times.
+/// Lists the reports of a database's archive, in ascending order: the proofs, by their images, then the drills, by
+/// their times.
 ///
 /// # Errors
-/// The disk's.
+/// Errors of the disk.
 pub fn reports(disk: &dyn Disk, uuid: &Uuid) -> Result<Vec<ReportId>> {
     let names = names(disk, &dir_of(uuid))?;
     let mut found: Vec<ReportId> = names
@@ -41,7 +42,7 @@ pub fn reports(disk: &dyn Disk, uuid: &Uuid) -> Result<Vec<ReportId>> {
 /// Reads a report.
 ///
 /// # Errors
-/// Those of [`Report::decode`]; the disk's.
+/// Those of [`Report::decode`]; errors of the disk.
 pub fn read_report(disk: &dyn Disk, uuid: &Uuid, id: ReportId) -> Result<Report> {
     let path = format!("{}/{}", dir_of(uuid), id.name());
     let file = disk.open(&path, Access::Buffered)?;
@@ -55,17 +56,18 @@ pub fn read_report(disk: &dyn Disk, uuid: &Uuid, id: ReportId) -> Result<Report>
     Report::decode(&path, &bytes, id, uuid)
 }
 
-/// Returns the last report of a kind, of those that can be read. `None`: no report can be read.
+/// Returns the newest report of a kind that can be read. `None`: no report can be read.
 ///
 /// # Errors
-/// The disk's.
+/// Errors of the disk.
 pub fn newest_report(disk: &dyn Disk, uuid: &Uuid, kind: ReportKind) -> Result<Option<Report>> {
     let mut ids = reports(disk, uuid)?;
     ids.retain(|id| id.kind == kind);
     for id in ids.into_iter().rev() {
         match read_report(disk, uuid, id) {
             Ok(report) => return Ok(Some(report)),
-            // Another writer has removed it, or it is damaged. The one before it shows what was known at its time.
+            // Another writer has removed the report, or it is damaged. The report before it is the newest that can be
+            // read.
             Err(error) if error.is_not_found() => {}
             Err(Error::Corrupt(_) | Error::Foreign { .. } | Error::Version { .. }) => {}
             Err(error) => return Err(error),
@@ -77,7 +79,7 @@ pub fn newest_report(disk: &dyn Disk, uuid: &Uuid, kind: ReportKind) -> Result<O
 enum Stage {
     Prepare,
     Write(Ending),
-    /// The removal of older reports.
+    /// Remove older reports.
     Clear(Vec<String>),
 }
 
@@ -90,7 +92,7 @@ pub struct Reporting {
 }
 
 impl Reporting {
-    /// Begins to write a report into the archive of its database, which exists.
+    /// Begins to write a report into the archive of its database. The archive exists.
     #[must_use]
     pub fn new(disk: Arc<dyn Disk>, report: Report) -> Reporting {
         Reporting {
@@ -101,10 +103,11 @@ impl Reporting {
         }
     }
 
-    /// Makes the next I/O. The report is durable when this has returned [`Progress::Done`].
+    /// Makes the next I/O. After [`Progress::Done`] the report is durable.
     ///
     /// # Errors
-    /// The disk's: nothing was written, or all of it was. [`Error::Usage`] if a report of this name exists.
+    /// Errors of the disk. The report then exists completely or not at all. [`Error::Usage`] if a report of this name
+    /// exists.
     pub fn step(&mut self) -> Result<Progress<()>> {
         match &mut self.stage {
             Stage::Prepare => {
@@ -131,7 +134,7 @@ impl Reporting {
         Ok(Progress::More)
     }
 
-    /// Takes all steps.
+    /// Takes all steps to the end.
     ///
     /// # Errors
     /// Those of [`step`](Self::step).
@@ -140,7 +143,7 @@ impl Reporting {
         Ok(())
     }
 
-    /// Returns the files of this kind below those that are kept.
+    /// Returns the files of reports of this kind that are older than the [`KEPT_REPORTS`] newest.
     fn older(&self) -> Result<Vec<String>> {
         let mut names = names(self.disk.as_ref(), &self.dir)?;
         let kind = self.report.kind;

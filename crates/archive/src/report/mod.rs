@@ -5,7 +5,7 @@
 //! | module | one idea |
 //! |---|---|
 //! | `codec` | the encoding and decoding of a report |
-//! | `files` | the reports of an archive: listed, read, written one I/O a step |
+//! | `files` | listing, reading and writing reports |
 
 mod codec;
 mod files;
@@ -16,22 +16,22 @@ pub use files::{Reporting, newest_report, read_report, reports};
 
 /// The number of reports of each kind that are kept.
 pub const KEPT_REPORTS: usize = 16;
-/// The longest text of a report, bytes; a longer one is cut.
+/// The most bytes of a report's text. A longer text is truncated.
 pub const TEXT_BYTES_MAX: usize = 8192;
-/// The folder of reports, below that of the database.
+/// The folder of reports, inside the folder of the database.
 pub(crate) const REPORTS: &str = "reports";
 
 /// The object that was compared with the database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ReportKind {
-    /// The digests of two images and of the records between them.
+    /// Two images of the database and the records between them, by their digests.
     Proof,
-    /// A database that was restored.
+    /// A database that was restored from the archive.
     Drill,
 }
 
 impl ReportKind {
-    /// Returns the kind's name, with which the names of its files begin.
+    /// Returns the name of the kind. File names of its reports begin with it.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -44,16 +44,16 @@ impl ReportKind {
 /// The result of a report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// Nothing is proven yet: proofs begin with this image.
+    /// Nothing is proven yet. The next proof begins with this image.
     Begun,
-    /// Everything agrees.
+    /// The comparison found no difference.
     Holds,
-    /// Something does not agree.
+    /// The comparison found a difference.
     Fails,
 }
 
 impl Outcome {
-    /// Returns the outcome's name.
+    /// Returns the name of the outcome.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -64,18 +64,18 @@ impl Outcome {
     }
 }
 
-/// The identity of a report, as in its file's name. Identities ascend as names do.
+/// The identity of a report. The name of its file is made from it, and sorts like it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ReportId {
     /// The kind.
     pub kind: ReportKind,
-    /// The rank by which reports of the kind ascend. Of a proof it is the image's checkpoint epoch, then the wall
-    /// clock. Of a drill it is the wall clock, then the epoch that was restored.
+    /// The sort key among the reports of the kind. For a proof: the checkpoint epoch of its image, then the wall
+    /// clock. For a drill: the wall clock, then the restored epoch.
     pub rank: (u64, u64),
 }
 
 impl ReportId {
-    /// Returns the file's name.
+    /// Returns the name of the file.
     #[must_use]
     pub fn name(&self) -> String {
         let (first, second) = self.rank;
@@ -88,7 +88,7 @@ impl ReportId {
         name
     }
 
-    /// Parses a [`name`](Self::name). `None`: any other name, temporary ones included.
+    /// Parses a [`name`](Self::name). Returns `None` for any other name, also for a temporary one.
     #[must_use]
     pub fn parse(name: &str) -> Option<ReportId> {
         let kinds = [ReportKind::Proof, ReportKind::Drill];
@@ -117,28 +117,29 @@ pub struct Report {
     pub uuid: Uuid,
     /// The time of the report, microseconds since 1970.
     pub wall_us: u64,
-    /// The image that was proven before; the image of the backup that was restored.
+    /// For a proof, the checkpoint epoch of the image that was proven before; for a drill, that of the restored
+    /// backup.
     pub from: CkptEpoch,
-    /// The image that was proven; 0 of a drill.
+    /// For a proof, the checkpoint epoch of the image that was proven; 0 for a drill.
     pub to: CkptEpoch,
-    /// Of a proof, the image's begin; of a drill, the backup's end.
+    /// For a proof, the begin of the image; for a drill, the end of the backup.
     pub begin: Epoch,
-    /// Of a proof, the image's end; of a drill, the epoch that was restored.
+    /// For a proof, the end of the image; for a drill, the restored epoch.
     pub end: Epoch,
-    /// The manifest whose runs were read.
+    /// The number of the manifest whose runs were read.
     pub manifest: u64,
     /// The number of runs that were read.
     pub runs: u32,
-    /// The duration, microseconds.
+    /// The duration of the comparison, microseconds.
     pub took_us: u64,
-    /// Of a proof, the image's digest for each partition, its pages bound.
+    /// For a proof, the digest of the image in each partition. Each page's digest includes its number.
     pub digests: Vec<u64>,
-    /// The disagreement, or a description of the comparison.
+    /// A description of the difference; if no difference was found, a description of the comparison.
     pub text: String,
 }
 
 impl Report {
-    /// Returns its identity.
+    /// Returns the identity of the report.
     #[must_use]
     pub fn id(&self) -> ReportId {
         let rank = match self.kind {

@@ -1,27 +1,28 @@
 //! The moments that an archive promises, and the files that no promised moment needs.
 //!
-//! A *moment* is an epoch that can be restored to. In a run whose records were not combined each epoch is one. In a
-//! merged run whose records were combined, only the listed epochs are. A [`Retention`] promises some of them, by age:
-//! of each interval of the wall clock the last one. Merges keep these and no others ([`Retention::policy`]). The
-//! planner ([`plan`](mod@plan)) names backups and runs that none of them needs.
+//! A *moment* is an epoch to which a database can be restored. In a run whose records were not combined each epoch is
+//! a moment. In a run whose records were combined, only the listed epochs are. A [`Retention`] promises some moments,
+//! depending on their age: the last moment in each interval of the wall clock. Merges keep the promised moments and
+//! no others ([`Retention::policy`]). The planner ([`plan`](mod@plan)) finds the backups and runs that no promised
+//! moment needs.
 //!
-//! The length of an interval is the grain of its age, and it begins at a multiple of that. Each grain is a multiple of
-//! the finer one before it, so the last moment of a long interval is the last of a short one as well. So every moment
-//! that is promised later is kept today.
+//! The length of the intervals is the *grain* of an age, and each interval begins at a multiple of it. Each grain is
+//! a multiple of the next finer one. So the last moment of a long interval is also the last moment of a short one. So
+//! every moment that a coarser grain will promise later is already promised now.
 //!
 //! | module | one idea |
 //! |---|---|
-//! | [`words`] | a retention as people write it: `all 1h, 1s 1d, 1min` |
+//! | [`words`] | a retention as text: `all 1h, 1s 1d, 1min` |
 //! | [`plan`](mod@plan) | the backups and runs to remove |
-//! | [`shown`] | the existing moments, in ranges |
-//! | [`retaining`] | reads the plan's inputs, and removes, one I/O a step |
+//! | [`shown`] | the existing moments, in ranges, for display |
+//! | [`retaining`] | a machine that reads the planner's inputs and removes files, one I/O a step |
 //!
 //! # Invariants
-//! * Every promised moment stays restorable, whatever merges and removals come in whatever order.
-//! * The last backup that is whole stays.
+//! * Every promised moment stays restorable, whatever the order of merges and removals.
+//! * The newest undamaged backup stays.
 //!
 //! # Source
-//! "Single-pass restore after a media failure" keeps everything; this is ours.
+//! Ours. "Single-pass restore after a media failure" removes nothing.
 
 pub mod plan;
 pub mod retaining;
@@ -33,29 +34,31 @@ use std::sync::Arc;
 use crate::merger::{Policy, Verdict};
 use crate::run::Moment;
 
-/// The density of promised moments younger than some age.
+/// The density of the promised moments, up to an age.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Grain {
-    /// The interval of which one moment is promised, microseconds; 0: each moment is.
+    /// The length of the intervals in each of which one moment is promised, microseconds. 0: each moment is promised.
     pub every_us: u64,
-    /// The age, microseconds. `None`: any age.
+    /// The grain is for moments below this age, microseconds. `None`: for all ages.
     pub until_us: Option<u64>,
 }
 
-/// The promised moments. The default: each moment, for ever.
+/// The promised moments. By default each moment is promised, forever.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Retention {
-    /// The age from which on moments are not promised, microseconds. `None`: no such age is set.
+    /// Moments of this age and older are not promised, microseconds. `None`: there is no such limit.
     keep_us: Option<u64>,
-    /// The grains, by age. The first whose age a moment is below counts. Empty: each moment is promised.
+    /// The grains, ordered by age. For a moment the first grain with a higher age applies. Empty: each moment is
+    /// promised.
     grains: Vec<Grain>,
 }
 
 impl Retention {
-    /// Promises by age, up to the age `keep_us`.
+    /// Promises moments by `grains`, up to the age `keep_us`.
     ///
     /// # Errors
-    /// The fault of the grains: ages and grains must ascend, and each grain must be a multiple of the one before.
+    /// A description of what is wrong with the grains: their ages and lengths must ascend, and each length must be a
+    /// multiple of the one before.
     pub fn new(keep_us: Option<u64>, grains: Vec<Grain>) -> Result<Retention, String> {
         for pair in grains.windows(2) {
             let [fine, coarse] = pair else { continue };
@@ -76,20 +79,20 @@ impl Retention {
         Ok(Retention { keep_us, grains })
     }
 
-    /// Returns the age from which on moments may be removed, microseconds. `None`: no such age is set.
+    /// Returns the age from which moments are not promised, microseconds. `None`: there is no such limit.
     #[must_use]
     pub fn keep_us(&self) -> Option<u64> {
         self.keep_us
     }
 
-    /// Returns the grains, by age.
+    /// Returns the grains, ordered by age.
     #[must_use]
     pub fn grains(&self) -> &[Grain] {
         &self.grains
     }
 
-    /// Returns the length of the intervals in which a moment of this age is promised, microseconds. 0: each moment is
-    /// promised. `None`: the moment is not promised.
+    /// Returns the length of the intervals for moments of this age, microseconds. One moment is promised in each
+    /// interval. 0: each moment is promised. `None`: no moment of this age is promised.
     #[must_use]
     pub fn grain(&self, age_us: u64) -> Option<u64> {
         if self.keep_us.is_some_and(|keep| age_us >= keep) {
@@ -103,8 +106,8 @@ impl Retention {
         own.map(|grain| grain.every_us)
     }
 
-    /// Returns the promised moments of `moments`, which ascend. The last of `moments` counts as the last of its
-    /// interval, because no later one is known here.
+    /// Returns the moments in `moments` that are promised. `moments` must ascend. Its last moment counts as the last
+    /// of its interval, because a later moment is not known here.
     pub fn promised<'m>(
         &'m self,
         moments: &'m [Moment],
@@ -120,10 +123,10 @@ impl Retention {
         })
     }
 
-    /// Returns the verdict of a merge on the moments that its inputs list.
+    /// Returns which moments a merge is to keep of those that its inputs list.
     ///
-    /// While one of them is promised by itself, no records are combined. The run then lists the moments that a coarser
-    /// grain will promise.
+    /// While each moment of the youngest one's age is promised, no records are combined. The merged run then lists
+    /// the moments that the next coarser grain will promise.
     #[must_use]
     pub fn verdict(&self, moments: &[Moment], now_us: u64) -> Verdict {
         let youngest = moments.iter().map(|m| m.wall_us).max();

@@ -1,20 +1,21 @@
-//! The backups and runs that no promised moment needs.
+//! The planner: it finds the backups and runs that no promised moment needs.
 //!
 //! A restore begins with a backup and reads the runs from the backup's begin on. Of the backups that end at or before
-//! the oldest promised moment only the newest whole one is needed, the *base*. Of the runs only those behind its begin
-//! are needed. Backups behind it make restores quick, and stay.
+//! the oldest promised moment, only the newest undamaged one is needed, the *base*. Runs that end at or before the
+//! base's begin are not needed. Backups after the base make restores faster and are not removed.
 
 use perdura_base::Epoch;
 
 use crate::backup::BackupId;
 use crate::manifest::{Manifest, ObjectId};
 
-/// A backup, and whether it can be read.
+/// A backup, and its begin if it can be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Known {
     /// The backup.
     pub id: BackupId,
-    /// The first epoch of the runs that a restore from it reads. `None`: it is damaged, so that nothing can rely on it.
+    /// The first epoch of the runs that a restore from the backup reads. `None`: the backup is damaged and cannot be
+    /// used.
     pub begin: Option<Epoch>,
 }
 
@@ -23,20 +24,20 @@ pub struct Known {
 pub struct Removals {
     /// The backups.
     pub backups: Vec<ObjectId>,
-    /// The epoch at or before which the runs to remove end. `None`: no run is removed.
+    /// The runs that end at or before this epoch are removed. `None`: no run is removed.
     pub runs_before: Option<Epoch>,
 }
 
 impl Removals {
-    /// Returns whether everything stays.
+    /// Returns whether nothing is to be removed.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.backups.is_empty() && self.runs_before.is_none()
     }
 }
 
-/// Returns the backups and runs to remove if moments before epoch `oldest` are not promised. The state as of `oldest`
-/// is promised. `known` are the manifest's backups.
+/// Returns the backups and runs to remove if no moment before epoch `oldest` is promised, while the state at the end
+/// of `oldest` is. `known` are the manifest's backups.
 #[must_use]
 pub fn plan(manifest: &Manifest, known: &[Known], oldest: Epoch) -> Removals {
     let whole = known.iter().filter_map(|one| Some((one.id, one.begin?)));

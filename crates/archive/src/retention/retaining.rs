@@ -1,4 +1,4 @@
-//! A machine that reads the plan's inputs and removes the files that no promised moment needs, one I/O a step.
+//! A machine that reads the planner's inputs and removes the files that no promised moment needs, one I/O a step.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::name::RunId;
 use crate::output::Progress;
 use crate::store::{Publication, Store};
 
-/// The figures of a removal.
+/// The number of files that were removed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Removed {
     /// The number of backups that were removed.
@@ -22,15 +22,15 @@ pub struct Removed {
 }
 
 enum Stage {
-    /// The search for the last moment that is not promised, in these runs, from the newest on.
+    /// Search for the last moment that is not promised. These runs are left to search, the newest run first.
     Moments(Vec<RunId>),
-    /// The opening of these backups.
+    /// Open the backups to read their begins.
     Backups(Epoch, Vec<BackupId>, Vec<Known>),
-    /// The making of these changes, the last one first.
+    /// Publish these edits, the last one first.
     Edits(Vec<Edit>, Option<Box<Publication>>),
 }
 
-/// One look at an archive, and the removals that follow from it.
+/// One inspection of an archive, and the removals that follow from it.
 pub struct Retaining {
     store: Arc<Store>,
     manifest: Arc<Manifest>,
@@ -40,7 +40,8 @@ pub struct Retaining {
 }
 
 impl Retaining {
-    /// Begins to look at an archive at a wall-clock time, microseconds since 1970. `None`: everything is promised.
+    /// Begins to inspect an archive at wall clock `now_us`, microseconds since 1970. `None`: the retention promises
+    /// all moments, so nothing can be removed.
     #[must_use]
     pub fn new(store: Arc<Store>, retention: &Retention, now_us: u64) -> Option<Retaining> {
         let horizon = retention.grains().last().and_then(|grain| grain.until_us);
@@ -62,11 +63,12 @@ impl Retaining {
     /// Makes one I/O.
     ///
     /// # Errors
-    /// Those of a run that cannot be read, and of [`Publication::step`]. Files that were removed before stay removed.
+    /// Those of opening a run, and of [`Publication::step`]. Files that were removed before the error stay removed.
     pub fn step(&mut self) -> Result<Progress<Removed>> {
         match &mut self.stage {
             Stage::Moments(runs) => {
-                // Moments in later runs are younger, and no backup may count on a run that does not exist.
+                // The runs searched so far have only younger moments. If no run is left, no moment is old enough, and
+                // nothing is removed.
                 let Some(id) = runs.pop() else {
                     return Ok(Progress::Done(self.removed));
                 };
@@ -118,7 +120,7 @@ impl Retaining {
         Ok(Progress::More)
     }
 
-    /// Takes all steps.
+    /// Takes all steps to the end.
     ///
     /// # Errors
     /// Those of [`step`](Self::step).

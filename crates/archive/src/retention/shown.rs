@@ -1,24 +1,24 @@
-//! The moments of an archive, in ranges with their grain, for people.
+//! The moments of an archive as ranges, each with its grain, for display.
 
 use perdura_base::{Epoch, Result};
 
 use crate::store::Store;
 
-/// Neighbouring runs with one rule for their moments.
+/// Neighbouring runs of which the same epochs are moments: each epoch, or only the listed ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Range {
     /// The first epoch.
     pub first: Epoch,
     /// The last epoch.
     pub last: Epoch,
-    /// The wall clock at the first and the last moment that is listed, microseconds since 1970.
+    /// The wall clocks of the first and the last listed moment, microseconds since 1970.
     pub wall_us: (u64, u64),
-    /// The number of moments. `None`: each epoch is one.
+    /// The number of moments. `None`: each epoch is a moment.
     pub moments: Option<usize>,
 }
 
 impl Range {
-    /// Returns the mean distance of moments, microseconds. 0: each epoch is one.
+    /// Returns the mean time between two moments, microseconds. 0: each epoch is a moment.
     #[must_use]
     pub fn grain_us(&self) -> u64 {
         let Some(moments) = self.moments else {
@@ -35,7 +35,7 @@ impl Range {
 /// merged run whose records were combined is a separate one.
 ///
 /// # Errors
-/// Those of a run that cannot be opened.
+/// Those of opening a run.
 pub fn ranges(store: &Store) -> Result<Vec<Range>> {
     let mut ranges: Vec<Range> = Vec::new();
     for id in store.manifest().runs() {

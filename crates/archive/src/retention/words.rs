@@ -1,4 +1,4 @@
-//! A retention as people write it.
+//! The text form of a retention.
 
 use std::fmt;
 
@@ -14,10 +14,10 @@ const UNITS: [(&str, u64); 7] = [
     ("us", 1),
 ];
 
-/// Parses an age into microseconds. The text is a whole number with a unit, as `90s` or `30d`.
+/// Parses an age into microseconds. The text is a whole number and a unit, like `90s` or `30d`.
 ///
 /// # Errors
-/// The fault of the text.
+/// A description of what is wrong with the text.
 pub fn parse_age(text: &str) -> Result<u64, String> {
     let text = text.trim();
     let end = text
@@ -32,7 +32,7 @@ pub fn parse_age(text: &str) -> Result<u64, String> {
     us.ok_or_else(|| format!("'{text}' is not a duration that can be kept"))
 }
 
-/// Returns a duration in its largest unit.
+/// Returns the text of a duration, a whole number of the largest possible unit.
 #[must_use]
 pub fn show_age(us: u64) -> String {
     let whole = UNITS.iter().find(|(_, factor)| us.is_multiple_of(*factor));
@@ -41,11 +41,12 @@ pub fn show_age(us: u64) -> String {
 }
 
 impl Retention {
-    /// Parses a retention. It promises up to an age, `None` for any, with grains as in `all 1h, 1s 1d, 1min`: every
-    /// moment for an hour, one a second for a day, one a minute beyond. No grains: every moment.
+    /// Parses a retention. `keep` is the age up to which moments are promised; `None`: any age. `grains` are as in
+    /// `all 1h, 1s 1d, 1min`: every moment for an hour, one a second for a day, one a minute beyond. Empty `grains`
+    /// promise every moment.
     ///
     /// # Errors
-    /// The fault of the text.
+    /// A description of what is wrong with the text.
     pub fn parse(keep: Option<&str>, grains: &str) -> Result<Retention, String> {
         let keep_us = keep.map(parse_age).transpose()?;
         let mut list = Vec::new();

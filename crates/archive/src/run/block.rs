@@ -1,4 +1,4 @@
-//! The blocks of a run: head, checksum and codec.
+//! The blocks of a run: their head, their checksum and their codec.
 
 use perdura_base::checksum::{crc32c, crc32c_append};
 use perdura_base::cursor::{Reader, Writer};
@@ -17,15 +17,15 @@ const MAGIC: &[u8; 4] = b"PRBK";
 const CRC_AT: usize = 40;
 const ZSTD_LEVEL: i32 = 1;
 
-/// The way in which the body of a block is stored.
+/// The encoding of a block's body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Codec {
-    /// Without packing.
+    /// Not compressed.
     None,
-    /// An LZ4 block: fast both ways.
+    /// An LZ4 block: fast to compress and to decompress.
     #[default]
     Lz4,
-    /// A zstd frame of level 1: smaller.
+    /// A zstd frame of level 1: smaller than LZ4.
     Zstd,
 }
 
@@ -46,46 +46,45 @@ impl Codec {
     }
 }
 
-/// The place of a block, which its checksum covers.
+/// The position of a block. The block's checksum covers it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BlockPlace {
-    /// The checksum of the header of the run.
+    /// The checksum of the run's header.
     pub(crate) header_crc: u32,
     /// The offset of the block in the file.
     pub(crate) offset: u64,
 }
 
-/// The contents of the head of a block, without lengths and checksum.
+/// The contents of a block's head without the lengths and the checksum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BlockHead {
     /// The page of the first record.
     pub first: PageAt,
     /// The number of records in the block.
     pub records: u32,
-    /// The lowest tag. The tags of the records are relative to it.
+    /// The lowest tag in the block. The tags of the records are stored relative to it.
     pub tag_min: CkptEpoch,
-    /// The lowest epoch. The epochs of the records are relative to it.
+    /// The lowest epoch in the block. The epochs of the records are stored relative to it.
     pub epoch_min: Epoch,
 }
 
-/// The least saving that makes packing worth its time, and the time to unpack: one byte in this number of a block's
-/// bytes.
+/// A body is stored compressed only if that saves at least one byte in this number of bytes.
 const WORTH: usize = 8;
-/// The most blocks that are skipped before packing is tried again.
+/// The most blocks that are stored without an attempt to compress them before the next attempt.
 const PASSES_MAX: u32 = 15;
 
-/// A packer of bodies, with state that is worth keeping. Records that do not compress are stored without packing, and
-/// most blocks behind them are not tried.
+/// A compressor of bodies that keeps its buffers. If records do not compress, the block is stored as it is, and most
+/// of the blocks after it are not tried.
 pub(crate) struct Coder {
     codec: Codec,
     packed: Vec<u8>,
     zstd: Option<zstd::bulk::Compressor<'static>>,
-    /// The number of blocks that are still skipped, and the number that were skipped the last time.
+    /// The number of blocks that are still to be skipped, and the number that the last failed attempt set.
     passes: (u32, u32),
 }
 
 impl Coder {
-    /// Makes a coder that stores blocks by this codec.
+    /// Makes a coder that compresses blocks with `codec`.
     pub(crate) fn new(codec: Codec) -> std::io::Result<Coder> {
         let zstd = (codec == Codec::Zstd)
             .then(|| zstd::bulk::Compressor::new(ZSTD_LEVEL))
@@ -98,7 +97,7 @@ impl Coder {
         })
     }
 
-    /// Returns the body of a block with these records, packed if that saves enough.
+    /// Returns the body of a block with these records. The body is compressed if that saves enough.
     fn pack<'a>(&'a mut self, raw: &'a [u8]) -> (Codec, &'a [u8]) {
         let is_passed = self.passes.0 > 0;
         self.passes.0 = self.passes.0.saturating_sub(1);
@@ -126,7 +125,8 @@ impl Coder {
         }
     }
 
-    /// Appends a block to `out`, which is at the place of the block. Returns its length.
+    /// Appends a block to `out`. The end of `out` must be the block's position in the file. Returns the block's
+    /// length.
     pub(crate) fn append(
         &mut self,
         out: &mut Vec<u8>,
@@ -163,7 +163,7 @@ impl Coder {
     }
 }
 
-/// Returns the checksum of a block: of its place, its head and its body.
+/// Returns the checksum of a block. It covers the position, the head and the body.
 fn checksum(at: BlockPlace, head: &[u8], body: &[u8]) -> u32 {
     let mut place = [0; 12];
     place[..4].copy_from_slice(&at.header_crc.to_le_bytes());
@@ -171,7 +171,7 @@ fn checksum(at: BlockPlace, head: &[u8], body: &[u8]) -> u32 {
     crc32c_append(crc32c_append(crc32c(&place), head), body)
 }
 
-/// Reads and checks the block that is all of `bytes`. Appends its records to `raw` and returns its head.
+/// Reads and checks a block, which takes all of `bytes`. Appends its records to `raw` and returns its head.
 ///
 /// # Errors
 /// [`Error::Corrupt`](perdura_base::Error::Corrupt).
@@ -203,7 +203,7 @@ pub(crate) fn open(
     Ok(head)
 }
 
-/// Parses a block into its head, its checksum, its codec, the length of the records and the body. `None`: a field is
+/// Splits a block into its head, checksum, codec, length of its decompressed records, and body. `None`: a field is
 /// out of its range, or the lengths contradict each other.
 fn parse(bytes: &[u8]) -> Option<(BlockHead, u32, Codec, usize, &[u8])> {
     let mut r = Reader::new(bytes);
@@ -236,14 +236,14 @@ fn parse(bytes: &[u8]) -> Option<(BlockHead, u32, Codec, usize, &[u8])> {
     is_sound.then_some((head, crc, codec, raw_len, body))
 }
 
-/// An unpacker of bodies, with state that is worth keeping.
+/// A decompressor of bodies that keeps its state.
 #[derive(Default)]
 pub(crate) struct Unpacker {
     zstd: Option<zstd::bulk::Decompressor<'static>>,
 }
 
 impl Unpacker {
-    /// Appends the records of a body to `raw`. Returns whether they have the length in the head.
+    /// Appends the records of a body to `raw`. Returns whether they have the length `raw_len` from the head.
     fn unpack(&mut self, codec: Codec, body: &[u8], raw_len: usize, raw: &mut Vec<u8>) -> bool {
         debug_assert!(raw_len <= RAW_BYTES_MAX, "the head was checked");
         if codec == Codec::None {

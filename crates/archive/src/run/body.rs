@@ -1,8 +1,8 @@
-//! The records in a block, relative to its lowest page, epoch and tag.
+//! The records in a block. Pages, epochs and tags are stored relative to the lowest ones of the block.
 //!
-//! The lowest epoch and tag are known when the block is full. So the builder first keeps the records in parts, and
-//! writes them out at that time. It counts the most bytes that they can take, and is full before that exceeds a block's
-//! room.
+//! The lowest epoch and tag are known only when the block is full. So the builder first collects the fields of the
+//! records, and encodes them at the end. It keeps an upper bound of their encoded size, and takes no record that
+//! would lift the bound above the size of a block.
 
 use perdura_base::cursor::{Reader, Writer, varint_len};
 use perdura_base::num::to_u32;
@@ -12,17 +12,17 @@ use perdura_page::diff::Fragments;
 use super::block::{BlockHead, RAW_BYTES_MAX};
 use crate::record::{EpochSpan, FragmentBytes, PageAt, RunRecord, Updates};
 
-/// The most bytes of the fields that only a net record has, without its epochs.
+/// The most bytes of the fields that only a net record has, without those of its epochs.
 const NET_BYTES: usize = 10 + 4 + 8;
 
-/// The fields of a record that waits.
+/// The fields of a record that is not yet encoded.
 struct Waiting {
     local: u32,
     epochs: EpochSpan,
     tag: CkptEpoch,
     updates: Updates,
     fragments: u32,
-    /// The end of its fragments.
+    /// The end of the record's fragments in the builder's `fragments`.
     end: usize,
 }
 
@@ -33,13 +33,13 @@ pub(crate) struct BodyBuilder {
     fragments: Vec<u8>,
     first: Option<PageAt>,
     last_local: u32,
-    /// The most bytes that the records take.
+    /// An upper bound of the encoded size of the records.
     bytes_max: usize,
     epochs: Option<EpochSpan>,
     tags: (CkptEpoch, CkptEpoch),
 }
 
-/// The contents of a finished block.
+/// The head of a finished block, and the highest tag and epoch in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Held {
     pub(crate) head: BlockHead,
@@ -48,13 +48,13 @@ pub(crate) struct Held {
 }
 
 impl BodyBuilder {
-    /// Returns whether it has no record.
+    /// Returns whether the builder has no record.
     pub(crate) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
 
-    /// Adds a record, which follows the others in the order of runs; `begin` is the lowest epoch of the run. Returns
-    /// whether it belongs to the block. It does not if the block has another partition, or no room.
+    /// Adds a record, which must follow the others in the order of runs. `begin` is the first epoch of the run.
+    /// Returns `false`, and does not add the record, if the block has another partition or no room.
     pub(crate) fn add(&mut self, record: &RunRecord<'_>, begin: Epoch) -> bool {
         let at = record.at;
         let first = *self.first.get_or_insert(at);
@@ -91,7 +91,7 @@ impl BodyBuilder {
         true
     }
 
-    /// Lays the records out in `raw` and forgets them.
+    /// Encodes the records into `raw` and empties the builder.
     pub(crate) fn finish(&mut self, raw: &mut Vec<u8>) -> Held {
         let (first, epochs) = self.first.zip(self.epochs).expect("a block has a record");
         let held = Held {
@@ -142,8 +142,8 @@ impl BodyBuilder {
     }
 }
 
-/// Returns the most bytes that a record takes in a block. Its epoch is relative to no lower one than the run's first,
-/// its tag to 0.
+/// Returns the most bytes that a record takes in a block: its epoch relative to the run's first epoch, and its tag
+/// relative to 0.
 fn upper_bound(record: &RunRecord<'_>, step: u32, begin: Epoch) -> usize {
     debug_assert!(
         begin <= record.epochs.first,
@@ -171,13 +171,13 @@ pub(crate) struct Decoded {
     updates: Updates,
     fragments: u32,
     from: usize,
-    /// The beginning of the next record.
+    /// The offset of the next record in the block's bytes.
     pub(crate) end: usize,
 }
 
 impl Decoded {
-    /// Reads the record at `from` of a block's bytes, behind a record of page `before`. `None`: it is malformed. Its
-    /// page is not checked.
+    /// Reads the record at offset `from` of a block's bytes. `before` is the page of the record before it. `None`:
+    /// the record is malformed. Whether the page exists is not checked.
     #[inline]
     pub(crate) fn read(
         raw: &[u8],
@@ -227,7 +227,7 @@ impl Decoded {
         })
     }
 
-    /// Returns the record, given the bytes that it was read from.
+    /// Returns the record. `raw` are the bytes from which it was decoded.
     #[inline]
     pub(crate) fn record<'a>(&self, raw: &'a [u8]) -> RunRecord<'a> {
         let bytes = &raw[self.from..self.end];
@@ -238,25 +238,25 @@ impl Decoded {
         RunRecord::checked(self.at, self.epochs, self.tag, self.updates, fragments)
     }
 
-    /// Returns its page.
+    /// Returns the page of the record.
     #[inline]
     pub(crate) fn at(&self) -> PageAt {
         self.at
     }
 
-    /// Returns its place in the order of runs.
+    /// Returns the sort key of the record in the order of runs.
     #[inline]
     pub(crate) fn key(&self) -> (PageAt, Epoch, u32) {
         (self.at, self.epochs.first, self.updates.first.0)
     }
 
-    /// Returns whether it is the sum of several changes.
+    /// Returns whether the record is the sum of several changes.
     #[inline]
     pub(crate) fn is_net(&self) -> bool {
         self.updates.count > 1
     }
 
-    /// Returns its tag and epochs.
+    /// Returns the tag and the epochs of the record.
     #[inline]
     pub(crate) fn bounds(&self) -> (CkptEpoch, EpochSpan) {
         (self.tag, self.epochs)
@@ -264,7 +264,7 @@ impl Decoded {
 }
 
 const _: () = {
-    // The longest record has fragments of one byte, side by side. They take three bytes for each byte of the page.
+    // The longest record has a fragment for each byte of the page. Each such fragment takes three bytes.
     let longest = 3 * perdura_base::limits::PAGE_BYTES + 5 + 5 + 10 + 10 + 4 + NET_BYTES + 10;
     assert!(longest <= RAW_BYTES_MAX, "each record fits a block");
 };

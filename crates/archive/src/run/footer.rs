@@ -1,4 +1,4 @@
-//! The footer of a run, which gives the places of the parts behind the blocks.
+//! The footer of a run. It gives the offsets of the parts between the blocks and the footer.
 
 use perdura_base::Result;
 use perdura_base::checksum::crc32c;
@@ -15,12 +15,12 @@ pub const FOOTER_BYTES: usize = 128;
 const MAGIC: &[u8; 4] = b"PRFT";
 const CRC_AT: usize = 124;
 const ROOM_BYTES: usize = 12;
-/// The number of parts.
+/// The number of parts between the blocks and the footer.
 pub(crate) const PARTS: usize = 5;
-/// Their names, for messages.
+/// The names of the parts in messages.
 pub(crate) const PART_NAMES: [&str; PARTS] = ["index", "pages", "digests", "moments", "ends"];
 
-/// The place of a part.
+/// The position of a part in the file, and its checksum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Part {
     pub(crate) offset: u64,
@@ -98,7 +98,7 @@ impl Footer {
         Ok(footer)
     }
 
-    /// Returns whether the parts follow each other up to the zeros before the footer.
+    /// Returns whether the parts follow each other without a gap and only zeros are between the last and the footer.
     fn is_sound(&self, len: u64) -> bool {
         let mut end = Some(self.parts[0].offset);
         for part in &self.parts {

@@ -1,4 +1,4 @@
-//! The header of a run: its identity and its database.
+//! The header of a run: the identity of the run and of its database.
 
 use perdura_base::checksum::crc32c;
 use perdura_base::cursor::{Reader, Writer};
@@ -18,7 +18,7 @@ pub const HEADER_BYTES: usize = 128;
 const MAGIC: &[u8; 4] = b"PRUN";
 const CRC_AT: usize = 124;
 const ROOM_BYTES: usize = 71;
-/// The one record family: XOR records of pages.
+/// The only record family: XOR records of pages.
 const FAMILY_XOR: u8 = 0;
 
 /// The contents of the header.
@@ -28,9 +28,10 @@ pub struct RunHeader {
     pub uuid: Uuid,
     /// The run's identity.
     pub id: RunId,
-    /// The division of pages among the partitions.
+    /// The assignment of pages to partitions.
     pub chunks: Chunks,
-    /// True if only the listed moments, and the run's last epoch, can be restored, because records were combined.
+    /// True if the run's records were combined. Then a restore can stop only at a listed moment or at the run's last
+    /// epoch.
     pub only_listed_moments: bool,
 }
 
@@ -65,7 +66,8 @@ impl RunHeader {
         out
     }
 
-    /// Reads and checks a header. Returns it with its checksum, to which footer and blocks are bound.
+    /// Reads and checks a header. Returns the header and its checksum. The checksums of the footer and the blocks
+    /// cover that checksum.
     ///
     /// # Errors
     /// [`perdura_base::Error::Corrupt`]; [`perdura_base::Error::Version`] for a whole header of another version.
@@ -83,7 +85,7 @@ impl RunHeader {
     }
 }
 
-/// Reads the fields behind the version; `None` if one is out of its range.
+/// Reads the fields after the version. Returns `None` if a field is out of its range.
 fn fields(r: &mut Reader<'_>) -> Option<RunHeader> {
     let level = r.u8()?;
     let family = r.u8()?;

@@ -9,23 +9,23 @@ use super::block::HEAD_BYTES;
 use super::header::{HEADER_BYTES, RunHeader};
 use crate::record::PageAt;
 
-/// Bytes of an entry.
+/// The size of an entry, bytes.
 const ENTRY_BYTES: usize = 54;
 
 /// The entry of a block in the index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BlockEntry {
-    /// The page of its first record.
+    /// The page of the block's first record.
     pub first: PageAt,
-    /// Its position in the file.
+    /// The offset of the block in the file.
     pub offset: u64,
-    /// Its size, bytes, the head included.
+    /// The size of the block with its head, bytes.
     pub bytes: u32,
-    /// The number of its records.
+    /// The number of records in the block.
     pub records: u32,
-    /// The lowest tag and the highest.
+    /// The lowest and the highest tag in the block.
     pub tags: (CkptEpoch, CkptEpoch),
-    /// The lowest epoch and the highest.
+    /// The lowest and the highest epoch in the block.
     pub epochs: (Epoch, Epoch),
 }
 
@@ -41,7 +41,7 @@ impl BlockEntry {
     }
 }
 
-/// Appends the index.
+/// Appends the encoded index to `out`.
 pub(crate) fn encode(out: &mut Vec<u8>, entries: &[BlockEntry]) {
     out.put_u32(to_u32(entries.len()));
     let from = out.len();
@@ -63,7 +63,7 @@ pub(crate) fn encode(out: &mut Vec<u8>, entries: &[BlockEntry]) {
     );
 }
 
-/// Reads the index of a run whose blocks end at `end`. `None`: it is malformed, or the blocks do not lie side by side
+/// Reads the index of a run whose blocks end at `end`. `None`: it is malformed, or the blocks leave a gap or are not
 /// in the order of their pages.
 pub(crate) fn decode(bytes: &[u8], header: &RunHeader, end: u64) -> Option<Vec<BlockEntry>> {
     let mut r = Reader::new(bytes);

@@ -6,10 +6,10 @@
 //! | [`header`] | the run's identity |
 //! | [`block`] | the block's head, its checksum, its codec |
 //! | [`body`] | the records in a block |
-//! | [`index`] | the blocks' places and contents |
-//! | [`pages`] | the exact set of pages |
+//! | [`index`] | the offsets and contents of the blocks |
+//! | [`pages`] | the exact set of the run's pages |
 //! | [`summary`] | digests, moments and ends |
-//! | [`footer`] | the places of the parts behind the blocks |
+//! | [`footer`] | the offsets of the parts between the blocks and the footer |
 
 pub mod block;
 pub mod body;
@@ -32,7 +32,7 @@ pub const BLOCK_BYTES_MAX: usize = 64 * 1024;
 /// The most moments that a run lists.
 pub const MOMENTS_MAX: usize = 1000;
 
-/// Makes an error that names file and offset.
+/// Makes an error that names the file and the offset.
 pub(crate) fn damage(
     file: &str,
     offset: u64,

@@ -1,7 +1,7 @@
 //! The exact set of pages that have a record in a run.
 //!
-//! A bitmap for each partition, kept as the runs of its bytes that are not zero. So scattered pages take a few bytes
-//! each, and dense ones a bit each.
+//! Each partition has a bitmap. Only the spans of bytes that are not zero are stored. So a scattered page takes a few
+//! bytes, and a page among many neighbours one bit.
 
 use perdura_base::PartitionId;
 use perdura_base::cursor::{Reader, Writer};
@@ -10,20 +10,20 @@ use perdura_base::num::{to_u32, to_u64, to_usize};
 use super::header::RunHeader;
 use crate::record::PageAt;
 
-/// The most bytes of a partition's bitmap: local pages have 32 bits.
+/// The most bytes of a partition's bitmap, because a local page number has 32 bits.
 const BITMAP_BYTES_MAX: u64 = 1 << 29;
 
 /// The pages of one partition.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Bitmap {
     pages: u32,
-    /// The start of each run of bytes: its first byte's index in the bitmap, and its index in `bytes`.
+    /// For each span of bytes: the index of its first byte in the bitmap, and the index of that byte in `bytes`.
     spans: Vec<(u64, usize)>,
     bytes: Vec<u8>,
 }
 
 impl Bitmap {
-    /// Returns the first index and the bytes of span `i`.
+    /// Returns the bytes of span `i`, and the index of the first of them in the bitmap.
     fn span(&self, i: usize) -> (u64, &[u8]) {
         let (index, from) = self.spans[i];
         let end = self
@@ -34,7 +34,7 @@ impl Bitmap {
         (index, &self.bytes[from..end])
     }
 
-    /// Returns the index behind the last byte.
+    /// Returns the index in the bitmap after the last byte.
     fn end(&self) -> u64 {
         self.spans
             .last()
@@ -50,7 +50,7 @@ impl Bitmap {
         bytes.get(to_usize(index - first)).copied().unwrap_or(0)
     }
 
-    /// Adds a page, at or behind the last one. Returns whether it is new.
+    /// Adds a page, which must not be below the last one. Returns whether it was not yet in the set.
     fn push(&mut self, local: u32) -> bool {
         let (index, bit) = (u64::from(local / 8), 1u8 << (local % 8));
         let end = self.end();
@@ -110,10 +110,10 @@ impl Bitmap {
     }
 }
 
-/// Pages, by partition and local page.
+/// A set of pages, by partition and local page.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PageSet {
-    /// The bitmaps, by partition. Partitions without a page may be missing at the end.
+    /// The bitmaps, by partition. If the last partitions have no page, their bitmaps may be missing.
     partitions: Vec<Bitmap>,
 }
 
@@ -144,7 +144,7 @@ impl PageSet {
         })
     }
 
-    /// Adds a page that is at or behind the last one of its partition. Returns whether it is new.
+    /// Adds a page, which must not be below the last one of its partition. Returns whether it was not yet in the set.
     pub(crate) fn push(&mut self, at: PageAt) -> bool {
         let partition = usize::from(at.partition.0);
         if self.partitions.len() <= partition {
@@ -168,8 +168,8 @@ impl PageSet {
         }
     }
 
-    /// Decodes a set. `None`: it differs from the bytes that [`encode`](Self::encode) writes, or has pages that the
-    /// geometry does not.
+    /// Decodes a set. `None`: the bytes differ from those that [`encode`](Self::encode) writes, or a page does not
+    /// exist in the database.
     pub(crate) fn decode(bytes: &[u8], header: &RunHeader) -> Option<PageSet> {
         let mut r = Reader::new(bytes);
         let mut set = PageSet::default();

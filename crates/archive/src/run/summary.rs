@@ -1,4 +1,4 @@
-//! The summary of a run as a whole: digests, moments and ends.
+//! The parts of a run that describe it as a whole: digests, moments and ends.
 
 use std::collections::BTreeMap;
 
@@ -10,17 +10,17 @@ use perdura_base::{CkptEpoch, Epoch, PartitionId, Pos};
 use super::MOMENTS_MAX;
 use crate::name::EpochRange;
 
-/// Bytes of a digest's entry.
+/// The size of a digest's entry, bytes.
 const DIGEST_BYTES: usize = 18;
 
-/// XOR of the bound digests of records, by tag and partition.
+/// XOR of the digests of records, for each tag and partition. Each record's digest is bound to its page's number.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Digests {
     sums: BTreeMap<(CkptEpoch, PartitionId), u64>,
 }
 
 impl Digests {
-    /// Adds a record's bound digest.
+    /// Adds a record's digest, already bound to its page's number.
     pub fn add(&mut self, tag: CkptEpoch, partition: PartitionId, digest: u64) {
         *self.sums.entry((tag, partition)).or_default() ^= digest;
     }
@@ -31,8 +31,8 @@ impl Digests {
         sums.map(|((tag, partition), digest)| (*tag, *partition, *digest))
     }
 
-    /// Returns the XOR of all records with a tag from `from` on and below `to`. It proves an image `to` by an image
-    /// `from`.
+    /// Returns the XOR of the digests of all records whose tag is at least `from` and below `to`. With the digest of
+    /// image `from` it gives that of image `to`.
     #[must_use]
     pub fn between(&self, from: CkptEpoch, to: CkptEpoch) -> u64 {
         let (low, high) = ((from, PartitionId(0)), (to, PartitionId(0)));
@@ -52,7 +52,7 @@ impl Digests {
         }
     }
 
-    /// Decodes the digests. `None`: the list is malformed or has partitions from `partitions` on.
+    /// Decodes the digests. `None`: the list is malformed or has a partition number of at least `partitions`.
     pub(crate) fn decode(bytes: &[u8], partitions: u16) -> Option<Digests> {
         let mut r = Reader::new(bytes);
         let count = u64::from(r.u32()?);
@@ -73,24 +73,24 @@ impl Digests {
     }
 }
 
-/// A point in time to which a restore can go.
+/// A point in time to which a database can be restored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Moment {
-    /// The last epoch that belongs to it.
+    /// The last epoch that a restore to this moment includes.
     pub epoch: Epoch,
     /// The wall clock when that epoch was closed, microseconds since 1970.
     pub wall_us: u64,
 }
 
-/// Moments of a run, ascending.
+/// The listed moments of a run, ascending.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Moments {
     list: Vec<Moment>,
 }
 
 impl Moments {
-    /// Takes at most 1,000 of these moments, evenly spaced by their number, with the last one among them. They ascend
-    /// by epoch. A wall clock that was set back counts as one that stood still.
+    /// Selects at most 1,000 of the given moments, at equal distances in the list and always with the last one. If the
+    /// wall clock was set back, a moment gets the clock of the moment before it.
     ///
     /// # Panics
     /// If the epochs do not ascend.
@@ -116,7 +116,7 @@ impl Moments {
         &self.list
     }
 
-    /// Returns whether one of them is at this epoch.
+    /// Returns whether a listed moment is at this epoch.
     #[must_use]
     pub fn has(&self, epoch: Epoch) -> bool {
         self.list.binary_search_by_key(&epoch, |m| m.epoch).is_ok()
@@ -132,7 +132,7 @@ impl Moments {
         }
     }
 
-    /// Decodes the moments. `None`: the list is malformed, too long, or has epochs outside the run's.
+    /// Decodes the moments. `None`: the list is malformed or too long, or an epoch is not one of the run's.
     pub(crate) fn decode(bytes: &[u8], epochs: EpochRange) -> Option<Moments> {
         let mut r = Reader::new(bytes);
         let count = usize::try_from(r.u32()?).ok()?;

@@ -1,4 +1,4 @@
-//! The manifests in a folder: the newest, and its predecessors.
+//! The chain of manifests in a folder: the newest one and its predecessors.
 
 use perdura_base::num::{to_u64, to_usize};
 use perdura_base::{Result, Uuid};
@@ -6,7 +6,7 @@ use perdura_device::{Access, Disk, read_exact_at};
 
 use crate::manifest::{FIRST, Manifest, damage};
 
-/// The size of the largest manifest, bytes. A larger file would name two million objects, and is refused.
+/// The most bytes of a manifest. A larger file would name two million objects. It is refused.
 const BYTES_MAX: u64 = 80 * 1024 * 1024;
 
 /// Returns the name of a manifest.
@@ -14,7 +14,7 @@ pub(super) fn name(number: u64) -> String {
     format!("manifest-{number:020}")
 }
 
-/// Parses a [`name`].
+/// Parses a [`name`]. Returns `None` for any other name.
 fn parse(name: &str) -> Option<u64> {
     let digits = name.strip_prefix("manifest-")?;
     let is_number = digits.len() == 20 && digits.bytes().all(|b| b.is_ascii_digit());
@@ -29,11 +29,11 @@ pub(super) fn numbers(disk: &dyn Disk, dir: &str) -> Result<Vec<u64>> {
     Ok(numbers)
 }
 
-/// The manifests from the oldest that is kept to the newest.
+/// The manifests from the oldest kept one to the newest.
 pub(super) struct Chain {
-    /// The manifests, ascending, each with its checksum. Not empty.
+    /// The manifests, ascending, each with its checksum. There is at least one.
     pub(super) links: Vec<(Manifest, u32)>,
-    /// The numbers before the oldest, which nothing needs.
+    /// The numbers of manifests before the oldest kept one. They can be removed.
     pub(super) leftovers: Vec<u64>,
 }
 
@@ -90,11 +90,11 @@ fn follow(disk: &dyn Disk, dir: &str, uuid: &Uuid, highest: u64) -> Result<Chain
     })
 }
 
-/// Reads the newest manifest of a folder and its predecessors. `None`: the folder has no manifest.
+/// Reads the newest manifest in a folder and its predecessors. `None`: the folder has no manifest.
 ///
 /// # Errors
-/// [`Corrupt`](perdura_base::Error::Corrupt) for a number that is missing or whose checksum its successor does not
-/// name, and for a damaged manifest; the disk's.
+/// [`Corrupt`](perdura_base::Error::Corrupt) if a number is missing, a manifest is damaged, or its checksum differs
+/// from the one in its successor; errors of the disk.
 pub(super) fn newest(disk: &dyn Disk, dir: &str, uuid: &Uuid) -> Result<Option<Chain>> {
     let mut found = numbers(disk, dir)?;
     loop {
@@ -111,7 +111,8 @@ pub(super) fn newest(disk: &dyn Disk, dir: &str, uuid: &Uuid) -> Result<Option<C
                 Some(chain)
             });
         }
-        // A writer may have removed the oldest ones since the folder was listed. Then it has made a newer one.
+        // Since the folder was listed another writer may have removed the oldest manifests. Then it has also made a
+        // newer one.
         let again = numbers(disk, dir)?;
         if again.last() <= Some(&highest) {
             let missing = (FIRST..highest).rev().find(|n| !again.contains(n));

@@ -1,33 +1,33 @@
-//! An archive in a directory: opened, changed, and read.
+//! An archive in a directory: opening, changing and reading it.
 //!
 //! ```text
 //!  newest manifest ── Edit ──► next manifest: create, write, sync, publish, sync the folder ──► remove what went
 //! ```
 //!
-//! A [`Store`] knows the newest manifest and makes the next one with a [`Publication`]. Several machines of one process
-//! may share a store, and an agent in another process may have a store of the same archive. The writer that loses the
-//! race for a number reads the winner's manifest and applies its change to that.
+//! A [`Store`] holds the newest manifest and makes the next one with a [`Publication`]. Several parts of one process
+//! may share a store, and an agent in another process may have a store of the same archive. Two writers may try to
+//! publish the same number. The one that fails reads the other's manifest and applies its edit to that.
 //!
 //! | module | one idea |
 //! |---|---|
-//! | `chain` | the manifests in a folder, each bound to the one before |
-//! | [`restart`] | what an opening does with the files that it finds |
+//! | `chain` | the manifests in a folder; each has the checksum of the one before |
+//! | [`restart`] | what an opening does with each file in the folder |
 //! | `open` | opening: locks, adoption, removal; making an archive |
-//! | [`publication`] | a change, one I/O a step |
-//! | `readable` | the runs that a reader has |
-//! | [`verify`] | every object is read |
+//! | [`publication`] | one change of the archive, one I/O a step |
+//! | `readable` | the runs that a reader of the archive can use |
+//! | [`verify`] | reading every object to find damage |
 //!
 //! # Invariants
-//! * The runs of each manifest tile its epochs. Its files exist as long as it is the newest: a file is removed only
-//!   when a manifest without it is durable.
-//! * One process writes in each role, and one merges. Locks ensure that where the file system has them. A writer that
-//!   meets a manifest of its role and of another life stops.
+//! * The runs of each manifest cover its epochs without a gap. The files of the newest manifest exist: a file is
+//!   removed only when a manifest without it is durable.
+//! * In each role one process writes, and only one process merges. Locks ensure that if the file system has them. A
+//!   writer stops if it finds a manifest of its role by a process with another life.
 //!
 //! # Source
 //! "Single-pass restore after a media failure", 3.3 (the archive index is a catalogue of runs).
 //! # Deviations
-//! Readers take no lease. An open file outlives its name on a local directory, and a reader that comes too late reads
-//! the newest manifest again.
+//! Readers take no lease. In a local directory an open file stays readable after its removal. A reader that finds a
+//! file removed reads the newest manifest and starts again.
 
 mod chain;
 mod open;
@@ -61,20 +61,20 @@ use crate::writer::RunSummary;
 /// The number of manifests that are kept.
 pub const KEPT: u64 = 16;
 
-/// The newest manifest that is known.
+/// The newest manifest that the store knows, and whether the store may still write.
 struct Known {
     manifest: Arc<Manifest>,
     crc: u32,
-    /// The reason why this store changes nothing more. `None`: it is not stopped.
+    /// The reason why this store makes no more changes. `None`: it may make changes.
     stopped: Option<Stop>,
 }
 
-/// The reason why a store changes nothing more.
+/// The reason why a store makes no more changes.
 #[derive(Clone)]
 enum Stop {
-    /// Another process has its role. The text names the manifest that says so.
+    /// Another process has taken the store's role. The text names the manifest that shows it.
     Taken(String),
-    /// The disk failed, and it is not known which bytes are durable.
+    /// The disk failed, and it is unknown which bytes are durable.
     Failed(String),
 }
 
@@ -84,18 +84,18 @@ pub struct Store {
     uuid: Uuid,
     /// The folder of the database.
     dir: String,
-    /// The writer. `None`: the store changes nothing.
+    /// The writer that this store is. `None`: the store is read-only.
     writer: Option<Writer>,
     known: Mutex<Known>,
     temporaries: AtomicU64,
-    /// The database's anchor, which the next manifest contains.
+    /// The database's anchor, encoded. It goes into the next manifest.
     anchor: Mutex<Vec<u8>>,
-    /// The role's lock.
+    /// The lock of the role.
     _lock: Option<Box<dyn Any + Send + Sync>>,
 }
 
 impl Store {
-    /// Returns the database.
+    /// Returns the identity of the database.
     #[must_use]
     pub fn uuid(&self) -> &Uuid {
         &self.uuid
@@ -119,25 +119,27 @@ impl Store {
         self.path(BACKUPS)
     }
 
-    /// Returns the newest manifest that is known.
+    /// Returns the newest manifest that the store has read or made.
     #[must_use]
     pub fn manifest(&self) -> Arc<Manifest> {
         self.newest().0
     }
 
-    /// Makes the manifests in the folder durable. A process that was killed may have published the newest one and not
-    /// synced the folder. A caller that cuts the log behind a manifest that it has read calls this first.
+    /// Makes the manifests in the folder durable. A process that was killed may have published the newest one without
+    /// syncing the folder. A caller must call this before it cuts the log up to the end of a manifest that it has
+    /// read.
     ///
     /// # Errors
-    /// The disk's.
+    /// Errors of the disk.
     pub fn make_durable(&self) -> Result<()> {
         self.disk.sync_dir(&self.dir)
     }
 
-    /// Reads the manifests that other writers have made.
+    /// Reads the manifests that other writers have made since. Returns the newest.
     ///
     /// # Errors
-    /// [`Error::ArchiveTaken`] if one is by another process in the role of this one; [`Error::Corrupt`]; the disk's.
+    /// [`Error::ArchiveTaken`] if another process has made a manifest in this store's role; [`Error::Corrupt`];
+    /// errors of the disk.
     pub fn refresh(&self) -> Result<Arc<Manifest>> {
         let known = self.manifest().number;
         if chain::numbers(self.disk.as_ref(), &self.dir)?.last() == Some(&known) {
@@ -165,7 +167,8 @@ impl Store {
             self.may_write()?;
         }
         if self.writer.is_some() {
-            // Its writer may not have made it durable yet, and this store's next manifest follows it.
+            // The writer of that manifest may not have made it durable, and this store's next manifest will follow
+            // it.
             self.make_durable()?;
         }
         let (manifest, crc) = chain.newest();
@@ -173,19 +176,19 @@ impl Store {
         Ok(self.manifest())
     }
 
-    /// Sets the anchor of the database: an encoded record, which each later manifest of this store contains.
+    /// Sets the database's anchor. `record` is encoded. Each later manifest of this store contains it.
     pub fn note_anchor(&self, record: Vec<u8>) {
         *self.anchor.lock() = record;
     }
 
-    /// Begins a change.
+    /// Begins a change of the archive.
     #[must_use]
     pub fn publish(self: &Arc<Store>, edit: Edit) -> Publication {
         Publication::new(Arc::clone(self), edit)
     }
 
-    /// Adds a run that has been written into [`runs_dir`](Self::runs_dir) and ends at `ends` in the log's streams. The
-    /// change includes the database's images that exist or are being built.
+    /// Adds a run that has been written into [`runs_dir`](Self::runs_dir) and ends at `ends` in the log's streams.
+    /// `images` are the database's images, existing and being built, which the manifest lists from now on.
     ///
     /// # Errors
     /// Those of [`Publication::step`].
@@ -228,7 +231,7 @@ impl Store {
         Backup::open(self.disk.as_ref(), &dir, id, &self.uuid).map(Arc::new)
     }
 
-    /// Returns the runs that have epochs of a range; see [`Manifest::tiling`].
+    /// Returns the runs that hold the epochs of a range; see [`Manifest::tiling`].
     ///
     /// # Errors
     /// Those of [`Manifest::tiling`].
@@ -236,7 +239,7 @@ impl Store {
         self.manifest().tiling(epochs)
     }
 
-    /// Returns the path of a name below the folder of the database.
+    /// Returns the path of file `name` in the folder of the database.
     pub(crate) fn path(&self, name: &str) -> String {
         debug_assert!(!name.is_empty(), "a file has a name");
         format!("{}/{name}", self.dir)
@@ -247,7 +250,7 @@ impl Store {
         (Arc::clone(&known.manifest), known.crc)
     }
 
-    /// Sets a durable manifest as the newest, unless a newer one is known.
+    /// Makes a durable manifest the newest known one, unless the store knows a newer one.
     fn set_newest(&self, manifest: &Manifest, crc: u32) {
         assert_eq!(manifest.uuid, self.uuid, "it is of this database");
         let mut known = self.known.lock();
@@ -261,7 +264,7 @@ impl Store {
         }
     }
 
-    /// Returns the writer. Fails if this store may not write.
+    /// Returns the writer that this store is. Fails if this store may not write.
     fn may_write(&self) -> Result<Writer> {
         let Some(writer) = self.writer else {
             return Err(Error::Usage("the archive was opened read-only".into()));
@@ -276,7 +279,7 @@ impl Store {
         }
     }
 
-    /// Remembers a failure after which it is not known which manifest is the newest.
+    /// If `result` is an error, stops the store: it is then unknown which manifest is the newest.
     fn latch(&self, result: Result<()>) -> Result<()> {
         if let Err(error) = &result {
             let why = format!("publishing a manifest: {error}");
@@ -285,7 +288,7 @@ impl Store {
         result
     }
 
-    /// Returns a temporary name for a manifest that no other writer uses.
+    /// Returns a temporary file name for a manifest. No other writer uses it.
     fn temporary(&self, number: u64, writer: Writer) -> String {
         let counter = self.temporaries.fetch_add(1, Ordering::Relaxed);
         let name = open::temporary_name(number, writer, counter);
@@ -294,7 +297,7 @@ impl Store {
 }
 
 impl Object {
-    /// Returns the object of a run that was written.
+    /// Returns the object of a finished run.
     #[must_use]
     pub fn of(run: &RunSummary) -> Object {
         Object {

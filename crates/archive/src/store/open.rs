@@ -1,4 +1,4 @@
-//! The opening of an archive, and the making of one.
+//! Opening an archive, and making a new one.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -24,59 +24,59 @@ use crate::name::{RunId, TEMPORARY};
 pub struct Creation {
     /// The database.
     pub uuid: Uuid,
-    /// A random number: the life of the database that makes the archive.
+    /// A random number that identifies the database process that makes the archive.
     pub life: u64,
     /// The first epoch that will be archived.
     pub begin: Epoch,
-    /// The end of the epoch before it in each stream of the log.
+    /// The end of the epoch before `begin` in each stream of the log.
     pub positions: Vec<Pos>,
     /// The database's images.
     pub images: Images,
     /// The database's parent.
     pub parent: Option<Parent>,
-    /// True if the first epoch's record is the first of a database that was empty before: it has no image and no
+    /// True if the record of epoch `begin` is the first of a database that was empty before and has no image and no
     /// parent.
     pub is_whole: bool,
-    /// Its anchor, encoded.
+    /// The database's anchor, encoded.
     pub anchor: Vec<u8>,
 }
 
-/// The database's own facts when it opens its archive.
+/// The images and the anchor of a database that opens its archive.
 #[derive(Debug, Clone, Copy)]
 pub struct Own<'a> {
-    /// Its images.
+    /// The database's images.
     pub images: &'a Images,
-    /// Its anchor, encoded.
+    /// The database's anchor, encoded.
     pub anchor: &'a [u8],
 }
 
-/// The effects of an opening.
+/// The changes that an opening made, and the damage that it found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Opened {
-    /// The runs that no manifest named, and that continue the archive.
+    /// The runs that no manifest named, that continue the archive, and that are now part of it.
     pub adopted: Vec<RunId>,
     /// The files that were removed.
     pub removed: Vec<String>,
-    /// The backups that are missing or of another size, each with its fault. A restore cannot begin with them.
+    /// The backups that are missing or have the wrong size, each with a description. No restore can begin with them.
     pub damaged: Vec<String>,
 }
 
-/// The right to merge, or to make backups, until it is dropped. Only one process has it.
+/// The exclusive right to merge, or to make backups. It ends when this value is dropped.
 pub struct Lease {
-    /// The leftovers of an earlier holder that were removed.
+    /// The files that an earlier holder of the right had left and that were removed.
     pub removed: Vec<String>,
     _lock: Box<dyn Any + Send + Sync>,
 }
 
-/// Returns the folder of a database.
+/// Returns the name of a database's folder.
 pub(crate) fn folder(uuid: &Uuid) -> String {
     uuid.0.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Lists the databases that have an archive on a disk.
+/// Lists the databases that have an archive on the disk.
 ///
 /// # Errors
-/// The disk's.
+/// Errors of the disk.
 pub fn list_archives(disk: &dyn Disk) -> Result<Vec<Uuid>> {
     let mut found = Vec::new();
     for name in disk.list("")? {
@@ -101,7 +101,7 @@ pub fn list_archives(disk: &dyn Disk) -> Result<Vec<Uuid>> {
     Ok(found)
 }
 
-/// Takes a lock of an archive. If another process has it, the error names the lock.
+/// Takes a lock of an archive. If another process holds the lock, the error names it.
 fn lock(disk: &dyn Disk, dir: &str, name: &str) -> Result<Box<dyn Any + Send + Sync>> {
     let path = format!("{dir}/{name}.lock");
     disk.lock(&path).map_err(|error| match error {
@@ -142,10 +142,11 @@ impl Store {
         }
     }
 
-    /// Makes the archive of a database that has none on this disk.
+    /// Makes an archive for a database that has no archive on this disk.
     ///
     /// # Errors
-    /// [`Error::Usage`] if it has one; [`Error::Locked`] if another process is making it; the disk's.
+    /// [`Error::Usage`] if the database has an archive; [`Error::Locked`] if another process is making one; errors of
+    /// the disk.
     pub fn create(disk: Arc<dyn Disk>, creation: Creation) -> Result<Arc<Store>> {
         let dir = folder(&creation.uuid);
         for folder in [RUNS, BACKUPS] {
@@ -172,7 +173,7 @@ impl Store {
             role: Role::Database,
             life: creation.life,
         };
-        // The change that makes the archive's number 1 is published like any other.
+        // The first manifest is published like any other, as an edit of this one.
         let before = Manifest {
             number: FIRST - 1,
             uuid: creation.uuid,
@@ -197,24 +198,24 @@ impl Store {
         Ok(store)
     }
 
-    /// Opens the archive of a database for reading. It changes nothing, takes no lock, and looks at no object: a
-    /// restore needs some of them, and finds out which are whole.
+    /// Opens the archive of a database for reading. Changes nothing, takes no lock, and checks no object: a restore
+    /// needs only some objects, and checks those.
     ///
     /// # Errors
-    /// [`Error::Usage`] if the database has no archive; [`Error::Corrupt`], [`Error::Version`]; the disk's.
+    /// [`Error::Usage`] if the database has no archive; [`Error::Corrupt`], [`Error::Version`]; errors of the disk.
     pub fn read_only(disk: Arc<dyn Disk>, uuid: &Uuid) -> Result<Arc<Store>> {
         let chain = chain_of(disk.as_ref(), uuid)?;
         let (manifest, crc) = chain.newest().clone();
         Ok(Arc::new(Store::new(disk, manifest, crc, None)))
     }
 
-    /// Opens the archive of a database for writing. Publishes a manifest of this writer, and adopts and removes files
-    /// that a crash has left. A database gives its images and its anchor.
+    /// Opens the archive of a database for writing. Publishes a manifest of this writer. Adopts or removes the files
+    /// that a crash has left. A database passes its images and its anchor in `own`.
     ///
     /// # Errors
-    /// The disk's, and [`Error::Locked`] if another process has the role. [`Error::Usage`] if the database has no
-    /// archive. [`Error::Corrupt`] for a manifest or a run that is missing or damaged, for a hole, a partial overlap.
-    /// Nothing has been changed then.
+    /// Errors of the disk; [`Error::Locked`] if another process has the role; [`Error::Usage`] if the database has no
+    /// archive. [`Error::Corrupt`] for a missing or damaged manifest or run, and for runs that leave a hole or
+    /// overlap in part. In all these cases nothing was changed.
     pub fn open(
         disk: Arc<dyn Disk>,
         uuid: &Uuid,
@@ -233,7 +234,8 @@ impl Store {
             damaged,
             ..Opened::default()
         };
-        // A killed process may have published a manifest and not made it durable. The next manifest follows it.
+        // A killed process may have published a manifest without making it durable. Our next manifest follows that
+        // one.
         store.make_durable()?;
         store.note_anchor(own.map_or_else(Vec::new, |own| own.anchor.to_vec()));
         store
@@ -253,15 +255,16 @@ impl Store {
         Ok((store, opened))
     }
 
-    /// Takes the right to merge, and removes the files that an earlier holder has left.
+    /// Takes the right to merge. Removes the files that an earlier holder of it has left.
     ///
     /// # Errors
-    /// [`Error::Locked`] if another process has it; [`Error::Corrupt`] as [`open`](Self::open); the disk's.
+    /// [`Error::Locked`] if another process has the right; [`Error::Corrupt`] as in [`open`](Self::open); errors of
+    /// the disk.
     pub fn lease_merging(&self) -> Result<Lease> {
         self.lease("merging", Duty::Merging)
     }
 
-    /// Takes the right to make backups, and removes the files that an earlier holder has left.
+    /// Takes the right to make backups. Removes the files that an earlier holder of it has left.
     ///
     /// # Errors
     /// Those of [`lease_merging`](Self::lease_merging).
@@ -282,8 +285,8 @@ impl Store {
         })
     }
 
-    /// Judges the files of the archive by the newest manifest. Also returns the backups that are damaged by their names
-    /// and sizes.
+    /// Compares the files of the archive with the newest manifest. Returns the plan for them, and the backups that
+    /// are missing or have the wrong size.
     fn found(&self) -> Result<(Plan, Vec<String>)> {
         loop {
             let manifest = self.refresh()?;
@@ -295,7 +298,7 @@ impl Store {
                     let damaged = self.check_sizes(&manifest, &plan)?;
                     Ok((plan, damaged))
                 });
-            // Another writer may have taken files out of the archive since the manifest was read.
+            // Another writer may have removed files from the archive after the manifest was read.
             let is_certain = matches!(&plan, Ok((_, damaged)) if damaged.is_empty());
             if is_certain || self.refresh()?.number == manifest.number {
                 return plan;
@@ -303,7 +306,7 @@ impl Store {
         }
     }
 
-    /// Checks the sizes of all objects. Returns the backups that are missing or of another size.
+    /// Checks the sizes of all objects. Returns a description of each backup that is missing or has another size.
     fn check_sizes(&self, manifest: &Manifest, plan: &Plan) -> Result<Vec<String>> {
         let mut damaged = Vec::new();
         for object in &manifest.objects {
@@ -329,12 +332,12 @@ impl Store {
         Ok(damaged)
     }
 
-    /// Adds the runs that continue the archive as far as they are whole, and removes the others.
+    /// Adds the runs that continue the archive, up to the first damaged one. Removes the others.
     fn adopt(self: &Arc<Store>, runs: &[RunId], opened: &mut Opened) -> Result<()> {
         let region = RegionDigest::new();
         let mut is_whole = true;
         if !runs.is_empty() {
-            // A process that was killed may have published them and not synced the folder.
+            // A killed process may have published these runs without syncing the folder.
             self.disk.sync_dir(&self.runs_dir())?;
         }
         for id in runs {
@@ -342,7 +345,8 @@ impl Store {
             if is_whole {
                 opened.adopted.push(*id);
             } else {
-                // The log is cut at the end of the manifest's runs, so it still has these epochs.
+                // The run can be removed: the log is cut at the end of the manifest's runs, so it still has these
+                // epochs.
                 self.remove_leftover(&id.path(RUNS), &mut opened.removed)?;
             }
         }
@@ -373,7 +377,7 @@ impl Store {
         Ok(true)
     }
 
-    /// Removes the temporary manifests of this role, whose lock is held.
+    /// Removes the temporary manifests of this store's role. The store holds the lock of the role.
     fn clean_manifests(&self, removed: &mut Vec<String>) -> Result<()> {
         let own = temporary_prefix(self.may_write()?.role);
         for name in self.disk.list(&self.dir)? {
@@ -392,7 +396,7 @@ impl Store {
             .filter(|(by, _)| [duty, Duty::Any].contains(by));
         let own: Vec<&String> = own.map(|(_, path)| path).collect();
         if !own.is_empty() {
-            // Another writer may have published the manifest without them and not made it durable yet.
+            // Another writer may have published the manifest without these files and not yet made it durable.
             self.disk.sync_dir(&self.dir)?;
         }
         for path in own {

@@ -1,9 +1,9 @@
-//! A change of the archive: the next manifest, one I/O a step.
+//! A change of the archive. It writes the next manifest, one I/O a step.
 //!
-//! The edit is applied to the newest manifest that is known, and the result is published under the next number. If
-//! another writer was faster, its manifest is read and the edit applied to that one. Files that are no longer part of
-//! the archive are removed only when the manifest is durable. So whichever manifest a crash leaves as the newest, its
-//! files exist.
+//! The edit is applied to the newest known manifest, and the result is published under the next number. If another
+//! writer has already published that number, its manifest is read and the edit applied to it. Files that are no
+//! longer part of the archive are removed only when the new manifest is durable. So after a crash the files of the
+//! newest manifest exist, whichever manifest that is.
 
 use std::sync::Arc;
 
@@ -16,12 +16,13 @@ use super::{KEPT, Store, chain};
 use crate::manifest::{Edit, Manifest};
 use crate::output::Progress;
 
-/// A change that is durable.
+/// A durable change.
 #[derive(Debug)]
 pub struct Published {
-    /// The number of the manifest that contains it.
+    /// The number of the manifest that contains the change.
     pub number: u64,
-    /// The errors of files that could not be removed. They are not part of the archive; the next opening removes them.
+    /// The errors of files that could not be removed. These files are not part of the archive. The next opening
+    /// removes them.
     pub left: Vec<Error>,
 }
 
@@ -32,7 +33,7 @@ struct Draft {
     bytes: Vec<u8>,
     temporary: String,
     file: Option<Arc<dyn File>>,
-    /// The files that this manifest removes from the archive.
+    /// The files of the objects that this manifest no longer names.
     goes: Vec<String>,
 }
 
@@ -66,12 +67,13 @@ impl Publication {
         }
     }
 
-    /// Makes the next I/O, or reads the manifest that another writer has published.
+    /// Makes the next I/O, or reads a manifest that another writer has published.
     ///
     /// # Errors
-    /// [`Error::Usage`] if the archive does not, or no longer, permit the change; [`Error::ArchiveTaken`]; the disk's.
-    /// Then the change is not made, with one exception: the disk failed between the manifest's publication and the sync
-    /// of its folder. In this case the next opening finds out, and the store changes nothing more.
+    /// [`Error::Usage`] if the archive does not, or no longer, permit the change; [`Error::ArchiveTaken`]; errors of
+    /// the disk. After an error the change is not made, with one exception: the disk failed between the manifest's
+    /// publication and the sync of the folder. Then only the next opening shows whether the change was made, and this
+    /// store makes no more changes.
     pub fn step(&mut self) -> Result<Progress<Published>> {
         let stage = std::mem::replace(&mut self.stage, Stage::Over);
         self.stage = match stage {
@@ -116,7 +118,7 @@ impl Publication {
         Ok(Progress::More)
     }
 
-    /// Takes all steps.
+    /// Takes all steps to the end.
     ///
     /// # Errors
     /// Those of [`step`](Self::step).
@@ -184,7 +186,7 @@ impl Publication {
             }
             Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::AlreadyExists => {
                 self.remove(&draft.temporary);
-                // Another thread of this process may already know the winner.
+                // Another thread of this process may have read that manifest already.
                 let newest = store.refresh()?.number;
                 assert!(
                     newest >= draft.manifest.number,
@@ -199,8 +201,9 @@ impl Publication {
         }
     }
 
-    /// Returns whether other manifests have overtaken the draft. Its number was removed as too old, and so was free
-    /// again. The published manifest is not among those that are kept, and no other follows it.
+    /// Returns whether other writers have overtaken the draft: its number was free only because the manifest of that
+    /// number had been removed as too old. Then the draft is below the manifests that are kept, and no other follows
+    /// it.
     fn is_overtaken(&self, draft: &Draft) -> Result<bool> {
         let store = &self.store;
         let number = draft.manifest.number;
@@ -209,7 +212,7 @@ impl Publication {
         Ok(highest > Some(number) && store.refresh()?.oldest > number)
     }
 
-    /// Removes a draft that could not be written, so that a full disk does not fill up with drafts.
+    /// Removes the draft's file if it could not be written. Otherwise drafts could fill a disk that is full.
     fn or_remove(&mut self, draft: &Draft, written: Result<()>) -> Result<()> {
         if written.is_err() {
             self.remove(&draft.temporary);
@@ -217,7 +220,7 @@ impl Publication {
         written
     }
 
-    /// Removes a file that is not part of the archive.
+    /// Removes a file that is not part of the archive. Remembers the error if that fails.
     fn remove(&mut self, path: &str) {
         match self.store.disk.remove(path) {
             Err(error) if !error.is_not_found() => self.left.push(error),

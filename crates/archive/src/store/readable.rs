@@ -12,12 +12,13 @@ use crate::name::RunId;
 use crate::reader::Run;
 
 impl Store {
-    /// Opens all runs: those of the newest manifest, and behind them the whole ones that no manifest names because of a
-    /// crash between a run and its manifest. The log of such a run may be lost with the database, but the run may still
-    /// exist.
+    /// Opens all runs: the runs of the newest manifest, and after them undamaged runs that no manifest names. A crash
+    /// between a run and its manifest leaves such a run. It is worth reading, because its part of the log may be lost
+    /// with the database.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] for a run that is missing or damaged, a hole or a partial overlap; the disk's.
+    /// [`Error::Corrupt`] for a run that is missing or damaged, and for runs that leave a hole or overlap in part;
+    /// errors of the disk.
     pub fn readable_runs(&self) -> Result<Vec<Arc<Run>>> {
         loop {
             let manifest = self.refresh()?;
@@ -52,10 +53,10 @@ impl Store {
         Ok(runs)
     }
 
-    /// Returns the whole runs that continue the archive and that no manifest names.
+    /// Returns the undamaged runs that continue the archive and that no manifest names.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] for a hole or a partial overlap; the disk's.
+    /// [`Error::Corrupt`] for runs that leave a hole or overlap in part; errors of the disk.
     pub fn unnamed_runs(&self, manifest: &Manifest) -> Result<Vec<RunId>> {
         let names = self.disk.list(&self.runs_dir())?;
         let plan = restart::judge_runs(manifest, &self.dir, &names)?;

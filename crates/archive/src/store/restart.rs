@@ -1,23 +1,23 @@
-//! The treatment of the files that an opening finds.
+//! The treatment of the files that the opening of an archive finds.
 //!
 //! A crash leaves temporary files, files that no manifest names yet, and files that no manifest names any more. The
-//! manifest decides: the files that it names are the archive. A whole run that continues it was published just before
-//! the crash. It is adopted, so that the log need not be read again. Every other file without a name in the manifest is
-//! removed, because the log or the inputs still have its contents. Anything that no crash leaves is damage, and the
-//! opening changes nothing.
+//! newest manifest decides: the files that it names are the archive. An undamaged run that continues it was published
+//! just before the crash. It is adopted, so that the log need not be read again. Every other file that the manifest
+//! does not name is removed, because its contents are still in the log or in the inputs of the merge. If the
+//! folder is in a state that no crash leaves, that is damage, and the opening changes nothing.
 //!
-//! | file | judgement |
+//! | file | treatment |
 //! |---|---|
-//! | temporary | goes |
-//! | a run of the manifest | stays; missing or of another size: damage |
-//! | a backup of the manifest | stays; missing or of another size: reported; the opening continues, another serves |
-//! | a run within the epochs of the runs | contained: goes |
-//! | a run that begins where the runs end | adopted if it is whole, else it goes |
-//! | several that begin there | the longest, of equal ranges the one of the higher (level, generation); the others go |
-//! | a run that has epochs of the runs, and some behind them | partial overlap: damage |
-//! | a run that begins behind the end of the runs | hole: damage |
-//! | a backup that is not named | goes |
-//! | any other name | stays; it is not the archive's |
+//! | temporary | removed |
+//! | a run of the manifest | kept; if missing or of another size: damage |
+//! | a backup of the manifest | kept; if missing or of another size: reported, and the opening continues |
+//! | a run whose epochs the manifest's runs all have | removed |
+//! | a run that begins where the manifest's runs end | adopted if undamaged, otherwise removed |
+//! | several runs that begin there | the longest is adopted, of equal ones the highest (level, generation) |
+//! | a run that begins before the end of the manifest's runs and ends after it | partial overlap: damage |
+//! | a run that begins after the end of the manifest's runs | hole: damage |
+//! | a backup that the manifest does not name | removed |
+//! | any other name | kept, because it does not belong to the archive |
 
 use std::collections::BTreeSet;
 
@@ -29,17 +29,18 @@ use crate::manifest::object::{BACKUPS, RUNS};
 use crate::manifest::{Manifest, damage};
 use crate::name::{RunId, TEMPORARY};
 
-/// The work in which a file is made. One process at a time does each, and removes the leftovers of an earlier one.
+/// The kind of work that makes a file. For each kind one process at a time does the work, and it removes the files
+/// that an earlier process left unfinished.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Duty {
-    /// Runs of level 0: the log is archived.
+    /// Archiving the log. Makes runs of level 0.
     Archiving,
-    /// Runs of higher levels.
+    /// Merging. Makes runs of higher levels.
     Merging,
-    /// Backups.
+    /// Making backups.
     BackingUp,
-    /// Runs of level 0 within the archive's epochs. No process makes such runs, and the process that finds one removes
-    /// it.
+    /// No work: runs of level 0 within the archive's epochs, which no process makes now. Any process that finds such
+    /// a run removes it.
     Any,
 }
 
@@ -53,22 +54,24 @@ impl Duty {
     }
 }
 
-/// The actions of an opening.
+/// The treatment of the files that an opening found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Plan {
-    /// The files to remove, below the folder of the database, each with the work that removes it.
+    /// The paths of the files to remove, below the folder of the database. Only the process that does the given work
+    /// removes a file.
     pub remove: Vec<(Duty, String)>,
-    /// The runs to adopt if they are whole, in this order.
+    /// The runs to adopt if they are undamaged, in this order.
     pub adopt: Vec<RunId>,
     /// The backups that the manifest names and whose files are missing.
     pub lost: Vec<BackupId>,
 }
 
-/// Judges the names in the folders of runs and backups. They were listed after the manifest was read, which is the newest.
+/// Compares the file names in the folders of runs and backups with the newest manifest. The folders must have been
+/// listed after the manifest was read.
 ///
 /// # Errors
-/// [`Corrupt`](perdura_base::Error::Corrupt) for a run that the manifest names and that is missing, for a partial
-/// overlap and for a hole.
+/// [`Corrupt`](perdura_base::Error::Corrupt) if a run of the manifest is missing, and for runs that leave a hole or
+/// overlap in part.
 pub fn plan(manifest: &Manifest, dir: &str, runs: &[String], backups: &[String]) -> Result<Plan> {
     check_runs(manifest, dir, runs)?;
     let mut plan = judge_runs(manifest, dir, runs)?;
@@ -86,10 +89,10 @@ pub fn plan(manifest: &Manifest, dir: &str, runs: &[String], backups: &[String])
     Ok(plan)
 }
 
-/// Judges the names in the folder of runs. Does not check that the runs of the manifest exist.
+/// Compares the file names in the folder of runs with the manifest. Does not check that the manifest's runs exist.
 ///
 /// # Errors
-/// [`Corrupt`](perdura_base::Error::Corrupt) for a partial overlap and for a hole.
+/// [`Corrupt`](perdura_base::Error::Corrupt) for runs that leave a hole or overlap in part.
 pub fn judge_runs(manifest: &Manifest, dir: &str, runs: &[String]) -> Result<Plan> {
     let mut plan = Plan::default();
     let named: BTreeSet<RunId> = manifest.runs().collect();
@@ -136,7 +139,7 @@ pub fn judge_runs(manifest: &Manifest, dir: &str, runs: &[String]) -> Result<Pla
     Ok(plan)
 }
 
-/// Fails if the file of a run is missing.
+/// Fails if the file of one of the manifest's runs is missing.
 fn check_runs(manifest: &Manifest, dir: &str, runs: &[String]) -> Result<()> {
     let runs: BTreeSet<&str> = runs.iter().map(String::as_str).collect();
     for id in manifest.runs() {
@@ -149,7 +152,7 @@ fn check_runs(manifest: &Manifest, dir: &str, runs: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Returns the backups whose files are missing.
+/// Returns the manifest's backups whose files are missing.
 fn lost(manifest: &Manifest, backups: &[String]) -> Vec<BackupId> {
     let backups: BTreeSet<&str> = backups.iter().map(String::as_str).collect();
     let is_lost = |id: &BackupId| !backups.contains(id.name().as_str());

@@ -1,4 +1,4 @@
-//! The reading of every object of an archive, which names the damaged ones.
+//! The verification of an archive. It reads every object and names the damaged ones.
 
 use std::sync::Arc;
 
@@ -12,35 +12,36 @@ use perdura_page::RegionDigest;
 use super::{Store, chain};
 use crate::manifest::{Manifest, Object, ObjectId, damage};
 
-/// The number of bytes that are read at once.
+/// The number of bytes that are read with one I/O.
 const READ_BYTES: usize = 1024 * 1024;
 
 /// An object that differs from the manifest.
 #[derive(Debug)]
 pub struct Fault {
-    /// Its path below the folder of the database.
+    /// The path of the object below the folder of the database.
     pub path: String,
-    /// Its fault.
+    /// The difference.
     pub error: Error,
 }
 
 /// The result of a verification.
 #[derive(Debug)]
 pub struct Verified {
-    /// The manifest by which it was judged.
+    /// The manifest with which the objects were compared.
     pub manifest: Arc<Manifest>,
-    /// The size of the objects that are whole, bytes.
+    /// The size of the undamaged objects, bytes.
     pub bytes: u64,
-    /// The objects that are not whole.
+    /// The damaged objects.
     pub faults: Vec<Fault>,
 }
 
 impl Store {
-    /// Reads the manifests and every object: sizes, checksums of files, and of runs each block, each record's place,
-    /// counts and digests. An object that another writer removes from the archive in the meantime does not count.
+    /// Reads the manifests and every object. Checks the size and the checksum of each file. In runs it also checks
+    /// each block, the order of the records, the counts and the digests. Ignores an object that another writer has
+    /// removed from the archive in the meantime.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if the manifests themselves are damaged; the disk's when it reads those.
+    /// [`Error::Corrupt`] if a manifest is damaged; errors of the disk while the manifests are read.
     pub fn verify(&self, region: &RegionDigest) -> Result<Verified> {
         let manifest = self.refresh()?;
         chain::newest(self.disk.as_ref(), &self.dir, &self.uuid)?;
@@ -62,10 +63,10 @@ impl Store {
         Ok(verified)
     }
 
-    /// Reads one object.
+    /// Reads and checks one object.
     ///
     /// # Errors
-    /// [`Error::Corrupt`]; the disk's.
+    /// [`Error::Corrupt`]; errors of the disk.
     pub fn verify_object(&self, object: &Object, region: &RegionDigest) -> Result<()> {
         check_size(self, object)?;
         if let ObjectId::Run(id) = object.id {
@@ -81,7 +82,7 @@ impl Store {
     }
 }
 
-/// Checks that a file has the length in the manifest.
+/// Checks that a file has the length that the manifest states.
 pub(super) fn check_size(store: &Store, object: &Object) -> Result<()> {
     let path = store.path(&object.id.path());
     let len = store.disk.open(&path, Access::Buffered)?.len()?;
@@ -93,7 +94,7 @@ pub(super) fn check_size(store: &Store, object: &Object) -> Result<()> {
     Ok(())
 }
 
-/// Returns the checksum of a file of `bytes` bytes.
+/// Returns the checksum of a file whose length is `bytes`.
 pub(super) fn file_crc(disk: &dyn Disk, path: &str, bytes: u64) -> Result<u32> {
     if !bytes.is_multiple_of(to_u64(SECTOR_BYTES)) {
         let found = format!("{bytes} bytes");

@@ -1,4 +1,4 @@
-//! The digests of a run's records, while it is written.
+//! The computation of a run's digests while the run is written.
 
 use std::sync::Arc;
 
@@ -9,14 +9,15 @@ use perdura_page::digest::bound;
 use crate::record::{PageAt, RunRecord};
 use crate::run::{Digests, RunHeader};
 
-/// A sum of the digests of records that come in the order of runs. Records of one page and tag are bound together.
+/// A sum of the digests of records that arrive in the order of runs. The records of one page and tag are bound to the
+/// page's number together.
 pub(crate) struct DigestSum {
     region: Arc<RegionDigest>,
     digests: Digests,
     page: Option<(PageAt, CkptEpoch)>,
-    /// The digest of the page and tag, not bound yet.
+    /// The digest of the records of the present page and tag, not yet bound to the page's number.
     of_page: u64,
-    /// The digest of their partition and tag, not yet in `digests`.
+    /// The digest of the records of the present partition and tag, not yet in `digests`.
     of_partition: u64,
 }
 

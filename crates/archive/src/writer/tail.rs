@@ -1,4 +1,4 @@
-//! The end of writing a run: the rest of the file, and its publication.
+//! The end of writing a run: the last writes and the publication.
 
 use perdura_base::Result;
 
@@ -6,7 +6,7 @@ use super::RunSummary;
 use crate::output::{Ending, Progress};
 use crate::run::Digests;
 
-/// The end of writing a run: a machine of one I/O a step.
+/// A machine that finishes the file of a run, one I/O a step.
 pub struct Tail {
     pub(super) summary: RunSummary,
     pub(super) digests: Digests,
@@ -20,23 +20,23 @@ impl Tail {
         &self.digests
     }
 
-    /// Returns the number of update numbers that the run's records account for.
+    /// Returns the number of updates that the run's records hold.
     #[must_use]
     pub fn updates(&self) -> u64 {
         self.summary.updates
     }
 
-    /// Returns the path of the file as long as the run does not exist.
+    /// Returns the temporary path of the file, which it has until it is published.
     #[must_use]
     pub fn temporary(&self) -> &str {
         self.ending.temporary()
     }
 
-    /// Makes the next I/O. The run exists when this has returned [`Progress::Done`].
+    /// Makes the next I/O. After [`Progress::Done`] the run is durable under its name.
     ///
     /// # Errors
-    /// The disk's; after one, [`perdura_base::Error::Stopped`]. [`perdura_base::Error::Usage`] if a run of that name
-    /// exists.
+    /// Errors of the disk; [`perdura_base::Error::Usage`] if a run of that name exists. Every step after a failed one
+    /// returns [`perdura_base::Error::Stopped`].
     pub fn step(&mut self) -> Result<Progress<RunSummary>> {
         let Progress::Done((bytes, crc)) = self.ending.step()? else {
             return Ok(Progress::More);
@@ -46,7 +46,7 @@ impl Tail {
         Ok(Progress::Done(self.summary.clone()))
     }
 
-    /// Takes all steps that are left.
+    /// Takes the remaining steps.
     ///
     /// # Errors
     /// Those of [`step`](Self::step).

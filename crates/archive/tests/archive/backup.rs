@@ -1,4 +1,4 @@
-//! Backups: written, read, and damaged in every way.
+//! Tests of backups: writing them, reading them, and refusing damaged ones.
 
 use std::sync::Arc;
 
@@ -153,7 +153,7 @@ fn every_flipped_bit_and_every_truncation_is_refused() {
         Ok(()) => panic!("{what} was not noticed"),
     };
     for (offset, byte) in (0u64..).zip(&bytes) {
-        // One bit of each of the page's bytes: its checksum treats all alike.
+        // Of a page's bytes flip one bit each, because the checksum treats all bits alike.
         let in_page = (4096..4096 + 16384).contains(&offset);
         let bits = if in_page {
             offset % 8..offset % 8 + 1

@@ -1,4 +1,4 @@
-//! Records, runs of them, and the result of a restore from them.
+//! Helpers that make records and runs of them, and compute the result of a restore.
 
 use std::sync::Arc;
 
@@ -14,9 +14,9 @@ use perdura_page::{Chunks, RegionDigest};
 
 /// The folder of all runs.
 pub const DIR: &str = "archive";
-/// The database.
+/// The identity of the database.
 pub const UUID: Uuid = Uuid([0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]);
-/// Its geometry.
+/// The database's assignment of pages to partitions.
 pub const CHUNKS: Chunks = Chunks {
     partitions: 4,
     pages: 2,
@@ -34,7 +34,7 @@ pub struct Owned {
 }
 
 impl Owned {
-    /// Returns one update: bytes to XOR at an offset.
+    /// Returns a record of one update, which XORs bytes at an offset.
     pub fn one(
         at: (u16, u32),
         epoch: u64,
@@ -113,7 +113,7 @@ pub fn disk() -> Arc<dyn Disk> {
     Arc::new(disk)
 }
 
-/// Writes a run of sorted records that ends at position 8192 of one stream.
+/// Writes a run of sorted records. It ends at position 8192 of the only stream.
 pub fn write(
     disk: &Arc<dyn Disk>,
     header: RunHeader,
@@ -144,8 +144,8 @@ pub fn records(run: &Arc<Run>, scope: &Scope) -> Result<Vec<Owned>> {
     Ok(records)
 }
 
-/// Makes random records with epochs from `epochs`, sorted. Update numbers of a page count up with the epochs. Tags do
-/// so, too, but fall after restarts.
+/// Makes random records with epochs in `epochs`, sorted. The update numbers of a page rise with the epochs. So do the
+/// tags, except that they fall at restarts.
 pub fn random(rng: &mut fastrand::Rng, epochs: std::ops::Range<u64>, count: usize) -> Vec<Owned> {
     let mut records = Vec::new();
     for i in 0..count {

@@ -1,4 +1,4 @@
-//! Crashes of an archive at any I/O. The runs must tile, and have the log's records.
+//! Crashes of an archive at every I/O. After each, the runs must have the log's records, without a gap.
 
 use std::sync::Arc;
 
@@ -10,10 +10,10 @@ use perdura_page::RegionDigest;
 use crate::common::{Owned, UUID, id};
 use crate::store::{HOME, agent, archive, contents, create, database, log, of_log, open, write};
 
-/// The number of epochs of a run, but for the last.
+/// The number of epochs in a run; the last run may have fewer.
 const STEP: u64 = 5;
 
-/// The acknowledged range: the archive holds the log from the first to the second epoch.
+/// The range that the archive has acknowledged: it holds the epochs from `begin` to `end` of the log.
 #[derive(Debug, Default, Clone, Copy)]
 struct Acknowledged {
     end: u64,
@@ -21,7 +21,7 @@ struct Acknowledged {
     was_created: bool,
 }
 
-/// Works on an archive until an I/O fails: runs are added, merged and removed.
+/// Adds, merges and removes runs of an archive until an I/O fails.
 fn work(disk: &Arc<dyn Disk>, log: &[Owned], done: &mut Acknowledged) -> Result<()> {
     let store = if list_archives(disk.as_ref())?.contains(&UUID) {
         open(disk, database(2))?.0
@@ -50,7 +50,7 @@ fn work(disk: &Arc<dyn Disk>, log: &[Owned], done: &mut Acknowledged) -> Result<
     Ok(())
 }
 
-/// Opens the archive after a crash, and returns its fault.
+/// Opens the archive after a crash. Returns a description of what is wrong. `None`: nothing is.
 fn wrong(disk: &Arc<dyn Disk>, log: &[Owned], done: &Acknowledged) -> Option<String> {
     let store = match open(disk, database(3)) {
         Ok((store, _)) => store,
@@ -85,7 +85,7 @@ fn wrong(disk: &Arc<dyn Disk>, log: &[Owned], done: &Acknowledged) -> Option<Str
     }
 }
 
-/// Returns the first fault after a crash at any I/O, and the number of crashes.
+/// Crashes at each I/O in turn. Returns the first fault that was found, and the number of crashes.
 fn first_wrong(log: &[Owned]) -> (Option<String>, u64) {
     let mut crashes = 0;
     for profile in CrashProfile::ALL {
@@ -107,7 +107,7 @@ fn first_wrong(log: &[Owned]) -> (Option<String>, u64) {
             if is_done {
                 break;
             }
-            // The archive continues from its present state, and holds all of the log in the end.
+            // Work on the archive can be resumed after the crash, and in the end the archive holds the whole log.
             let after: Arc<dyn Disk> = sim.life();
             let rest = work(&after, log, &mut done);
             if let Some(wrong) = rest.err().map(|e| e.to_string()).or_else(|| {
@@ -141,8 +141,9 @@ fn the_seeded_bug_of_removing_inputs_early_is_caught() {
     assert!(wrong.is_some());
 }
 
-/// Crashes between the publication of a run that was merged from one and its manifest. Then two runs of equal ranges
-/// exist. Returns the number of removed runs, and whether the archive still reads as the log.
+/// Crashes after a merge of a single run has published its output and before the manifest names it. Then two runs of
+/// the same range exist. Returns the number of removed runs, and whether the archive still has the records of the
+/// log.
 fn twins(log: &[Owned]) -> Result<(usize, bool)> {
     let disk: Arc<dyn Disk> = Arc::new(MemDisk::new());
     let store = create(&disk)?;
@@ -172,8 +173,9 @@ fn the_seeded_bug_of_equal_ranges_is_caught() {
     assert_eq!(why, "a run that is adopted continues the archive");
 }
 
-/// A merger dies between the publication of its manifest and the sync of the folder. Another merger takes the lease and
-/// cleans up, and then power fails. The manifest that names the inputs must not become the newest again.
+/// A merger dies after publishing a manifest and before syncing the folder. Another merger takes the lease and removes
+/// the inputs of the merge, and then the power fails. The manifest that names the inputs must not become the newest
+/// again.
 #[test]
 fn inputs_outlive_a_manifest_that_is_not_durable() {
     let log = log();

@@ -1,4 +1,4 @@
-//! Every truncation and every flipped bit of a small run is refused, by an error that names the file and the place.
+//! Every truncated run and every run with a flipped bit is refused. The error names the file and the offset.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use perdura_page::RegionDigest;
 
 use crate::common::{DIR, Owned, UUID, disk, header, id, open, random, records, write};
 
-/// Opens the run and reads all of it.
+/// Opens the run and reads and checks all of it.
 fn read(disk: &Arc<dyn Disk>, id: RunId, region: &RegionDigest) -> Result<Vec<Owned>> {
     let run = open(disk, id)?;
     run.verify(region)?;
@@ -27,7 +27,7 @@ fn assert_refused(read: Result<Vec<Owned>>, id: RunId, len: u64, what: &str) {
     }
 }
 
-/// Damages a run in every way and reads it each time.
+/// Damages a run at each byte in turn, and reads it each time.
 fn sweep(disk: &Arc<dyn Disk>, id: RunId, written: &[Owned], region: &RegionDigest) {
     assert_eq!(read(disk, id, region).expect("a whole run"), written);
     let file = disk.open(&id.path(DIR), Access::Buffered).expect("the run");
@@ -56,7 +56,7 @@ fn sweep(disk: &Arc<dyn Disk>, id: RunId, written: &[Owned], region: &RegionDige
     }
 }
 
-/// Returns twenty records, and one that can be packed.
+/// Returns twenty random records, and one that compresses well.
 fn some() -> Vec<Owned> {
     let mut rng = fastrand::Rng::with_seed(7);
     let mut records = random(&mut rng, 10..20, 20);
@@ -79,7 +79,7 @@ fn every_flipped_bit_and_every_truncation_is_refused() {
 fn every_flipped_bit_of_a_run_with_net_records_is_refused() {
     let region = Arc::new(RegionDigest::new());
     let disk = disk();
-    // The records occur twice, so that each page has several of a tag.
+    // Each record occurs twice, so that each page has several records of one tag.
     let twice: Vec<Owned> = some().iter().flat_map(|r| [r.clone(), r.clone()]).collect();
     let id = id(10, 20, 0, 0);
     let run = write(&disk, header(id), Codec::None, &twice, &Moments::default());
@@ -102,7 +102,7 @@ fn a_block_of_another_run_or_another_place_is_refused() {
     let disk = disk();
     let (one, other) = (id(10, 20, 0, 0), id(10, 20, 0, 1));
     let mut rng = fastrand::Rng::with_seed(9);
-    // Two partitions with blocks of one length.
+    // Two partitions have blocks of the same length.
     let records: Vec<Owned> = (0..4)
         .map(|p| Owned::one((p, 0), 12, 5, 3, 100, &[rng.u8(1..); 20]))
         .collect();

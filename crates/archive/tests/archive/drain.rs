@@ -1,5 +1,5 @@
-//! Drains of a backlog into the archive. Each record comes once, whatever part the archive already has, and at
-//! whichever I/O either disk fails.
+//! Drains of a backlog into the archive. Afterwards the archive has each record once, whichever epochs it had before,
+//! and whichever I/O failed on either disk.
 
 use std::sync::Arc;
 
@@ -14,10 +14,10 @@ use perdura_wal::EpochEnds;
 use crate::common::{Owned, UUID};
 use crate::store::{archive, contents, create, create_from, database, log, of_log, open};
 
-/// The epoch behind the log's last.
+/// The epoch after the last one of the log.
 const END: u64 = 46;
 
-/// Makes a backlog that begins with an epoch and has the log up to its end in runs of five epochs, of which some are
+/// Makes a backlog of the log's epochs from `begin` to the log's end, in runs of five epochs. Some of the runs are
 /// merged.
 fn backlog(disk: &Arc<dyn Disk>, log: &[Owned], begin: u64) -> Result<Arc<Store>> {
     let store = create_from(disk, begin)?;
@@ -34,7 +34,7 @@ fn backlog(disk: &Arc<dyn Disk>, log: &[Owned], begin: u64) -> Result<Arc<Store>
     Ok(store)
 }
 
-/// Moves all waiting runs.
+/// Moves all runs of the backlog into the archive.
 fn drain(waiting: &Arc<Store>, into: &Arc<Store>) -> Result<Vec<RunId>> {
     let region = Arc::new(RegionDigest::new());
     let mut drain = Drain::new(Arc::clone(waiting), Arc::clone(into), region, 0)?;
@@ -89,7 +89,8 @@ fn the_archives_moments_do_not_go_back() {
     let disk: Arc<dyn Disk> = Arc::new(MemDisk::new());
     let store = create(&disk).expect("memory");
     archive(&store, &log, 21).expect("memory");
-    // The clock was set back while the archive was away: the test's moments are their epochs.
+    // In this test the clock of a moment is its epoch. So a latest moment of 1000 means that the clock was set back
+    // while the archive was unavailable.
     let waiting = backlog(&(Arc::new(MemDisk::new()) as Arc<dyn Disk>), &log, 21).expect("memory");
     let region = Arc::new(RegionDigest::new());
     let mut drain = Drain::new(waiting, Arc::clone(&store), region, 1000).expect("it follows");
@@ -164,7 +165,8 @@ impl Disks {
     }
 }
 
-/// Drains with one disk failing at its nth I/O, crashes both, and drains the rest. Returns whether the I/O was reached.
+/// Drains while one disk fails at its `n`th I/O, crashes both disks, and drains the rest. Returns whether that I/O
+/// was reached.
 fn crash_at(
     n: u64,
     of_archive: bool,
@@ -206,7 +208,7 @@ fn crash_at(
     }
 }
 
-/// Returns the first fault after a crash at any I/O of either disk, and the number of crashes.
+/// Crashes at each I/O of either disk in turn. Returns the first fault that was found, and the number of crashes.
 fn first_wrong() -> (Option<String>, u64) {
     let (log, mut crashes) = (log(), 0);
     for profile in CrashProfile::ALL {

@@ -1,5 +1,5 @@
-//! Files with right checksums and arbitrary contents. Reading them ends with records or with an error, never with a
-//! panic. Bytes under a checksum are not trusted either.
+//! Files with right checksums and arbitrary contents. Reading such a file returns records or an error and never
+//! panics, because contents are not trusted even if the checksum is right.
 
 use std::sync::Arc;
 
@@ -11,14 +11,14 @@ use perdura_page::RegionDigest;
 
 use crate::common::{DIR, Owned, UUID, disk, header, id, random, records, write};
 
-/// The position of the footer.
+/// The offset of the footer in the file.
 const FOOTER: usize = 4096 - 128;
 
 fn put(bytes: &mut [u8], at: usize, crc: u32) {
     bytes[at..at + 4].copy_from_slice(&crc.to_le_bytes());
 }
 
-/// Corrects all checksums: of the header, of the blocks and parts that were at these places, of the footer.
+/// Makes all checksums right again: those of the header, of the blocks and parts at these offsets, and of the footer.
 fn seal(bytes: &mut [u8], blocks: &[(usize, usize)], parts: &[(usize, usize)]) {
     let header = crc32c(&bytes[..124]);
     put(bytes, 124, header);
@@ -44,7 +44,7 @@ fn number(bytes: &[u8], at: usize, len: usize) -> usize {
     usize::try_from(u64::from_le_bytes(eight)).expect("64 bits")
 }
 
-/// Reads everything that can be read. Returns whether all of it was sound.
+/// Reads everything that can be read. Returns whether no error occurred.
 fn read(disk: &Arc<dyn Disk>, path: &str, region: &Arc<RegionDigest>) -> bool {
     let file = disk.open(path, Access::Buffered).expect("the run");
     let Ok(run) = Run::read(file).map(Arc::new) else {

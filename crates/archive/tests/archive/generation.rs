@@ -1,4 +1,4 @@
-//! The rows of run generation: all archive the same records of the same log, and each run has a contiguous piece of it.
+//! The rows of run generation. All rows archive the same records of a log, and each run has a contiguous piece of it.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use perdura_wal::{EpochEnds, EpochSource, Vouched};
 use crate::common::{CHUNKS, DIR, UUID, disk, open, records};
 use crate::log;
 
-/// A page, an epoch, an update number, and fragments.
+/// The page, the epoch, the update number and the fragments of a record.
 type Record = (u32, u64, u32, Vec<u8>);
 
 struct Log {
@@ -64,7 +64,7 @@ impl Log {
         Archiver::new(source, target, options, 0)
     }
 
-    /// Archives all of it. Returns the runs.
+    /// Archives the whole log. Returns the runs.
     fn archived(&self, archive: &Arc<dyn Disk>, row: Generation) -> Vec<ArchivedRun> {
         let mut archiver = self.archiver(archive, row);
         archiver.cut_at(self.durable.epoch);
@@ -78,7 +78,7 @@ impl Log {
         }
     }
 
-    /// Returns the records of the runs, in the files' order.
+    /// Returns the records of a run, in the order of its file.
     fn read(&self, archive: &Arc<dyn Disk>, row: Generation, run: &ArchivedRun) -> Vec<Record> {
         let id = run.summary.id;
         if row.makes_runs() {
@@ -138,7 +138,7 @@ fn every_row_archives_each_record_once_and_its_files_tile_the_log() {
 
 #[test]
 fn the_selection_tree_reads_on_while_a_run_is_written_and_the_others_do_not() {
-    // A run takes several writes, between which the archiver has work.
+    // A run takes several writes. Between them the archiver reads the log, if the row permits it.
     let log = Log::new(100_000, 60, 3 << 20);
     let mut along = Vec::new();
     for row in Generation::ALL {

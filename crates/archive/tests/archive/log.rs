@@ -1,4 +1,4 @@
-//! A log in memory, for tests and examples: groups of page records, flushed epoch by epoch.
+//! A log in memory for tests and examples. It has groups of page records and is flushed after each epoch.
 
 use std::sync::Arc;
 
@@ -22,9 +22,9 @@ pub const GROUP: usize = 2;
 pub struct Shape {
     /// The number of records, each of one fragment.
     pub records: usize,
-    /// The size of each, bytes.
+    /// The size of each record, bytes.
     pub bytes: usize,
-    /// The number of pages, from which they are drawn.
+    /// The number of pages. Each record changes a random one of them.
     pub pages: u32,
     /// The number of groups in an epoch.
     pub groups: usize,
@@ -40,7 +40,7 @@ pub fn history(uuid: Uuid, segment_bytes: u64) -> History {
     }
 }
 
-/// Writes the log. Returns its end.
+/// Writes a log of this shape. Returns its durable end.
 pub fn write_log(disk: &Arc<dyn Disk>, history: &History, shape: Shape) -> Result<Vouched> {
     disk.make_dir(LOG_DIR)?;
     let options = WalOptions {
@@ -73,7 +73,7 @@ pub fn write_log(disk: &Arc<dyn Disk>, history: &History, shape: Shape) -> Resul
     Ok(wal.durable_end(Rung::Disk))
 }
 
-/// Returns a group of records as the log has it.
+/// Returns a group of records, encoded as in the log.
 fn group(rng: &mut fastrand::Rng, pages: u32, bytes: usize) -> Vec<u8> {
     let mut payload = Vec::new();
     encode_group_head(&mut payload, CkptEpoch(9), GROUP);

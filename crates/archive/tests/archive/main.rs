@@ -1,5 +1,5 @@
-//! Runs and archives on simulated disks: backups, examples of the formats, damage of every bit, generation, merging,
-//! crashes.
+//! Tests of runs and archives on simulated disks: backups, examples of the formats, damage of every bit, generation,
+//! merging, crashes.
 
 mod backup;
 mod common;

@@ -1,5 +1,5 @@
-//! Merging, in every combination. A restore to every kept moment, from every retained image, finds the same bytes and
-//! the same update numbers.
+//! Merging in random combinations. A restore from each retained image to each kept moment gives the same bytes and
+//! the same update numbers as without merging.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,10 +17,10 @@ use proptest::prelude::*;
 
 use crate::common::{DIR, Owned, disk, header, id, open, records, write};
 
-/// The log of some pages, cut into runs. Tags rise along each page's life, but restarts lower them.
+/// The log of some pages, cut into runs. The tags of a page rise, except that a restart lowers them.
 struct History {
     records: Vec<Owned>,
-    /// The ends of the runs; they begin with epoch 1.
+    /// The ends of the runs, exclusive. The first run begins with epoch 1.
     ends: Vec<u64>,
 }
 
@@ -50,7 +50,7 @@ impl History {
                 }
                 for _ in 0..rng.usize(0..3) {
                     useq = useq.wrapping_add(1);
-                    // The places are few, so that changes meet and cancel each other out.
+                    // There are few offsets, so changes overlap and cancel each other out.
                     let offset = *rng.choice(&[16, 40, 64, 127, 16_380]).expect("some");
                     let len = rng.usize(1..=4);
                     let xor: Vec<u8> = (0..len).map(|_| rng.u8(1..3)).collect();
@@ -63,7 +63,7 @@ impl History {
         History { records, ends }
     }
 
-    /// Returns the runs, each with its records.
+    /// Writes and returns the runs, each with its records.
     fn runs(&self, disk: &Arc<dyn Disk>) -> Vec<Arc<Run>> {
         let mut begin = 1;
         let run = |end: &u64| {
@@ -98,11 +98,11 @@ fn merge(disk: &Arc<dyn Disk>, inputs: &[Arc<Run>], keep: Option<Keep>) -> Resul
     open(disk, merge.run()?.id)
 }
 
-/// The bytes that are XORed to each page of image `k` for a restore to epoch `to`, and the updates that they account
-/// for.
+/// For each page: the bytes that a restore from image `k` to epoch `to` XORs to it, and the updates that these bytes
+/// hold.
 type Restored = BTreeMap<PageAt, (Vec<u8>, Option<Updates>, Option<Updates>)>;
 
-/// Restores by the rule: adds the changes that the image lacks, and undoes its changes of later epochs.
+/// Restores by the definition: applies the changes that image `k` lacks, and undoes its changes of epochs after `to`.
 fn restore(records: &[Owned], k: u64, to: u64) -> Restored {
     let mut pages = Restored::new();
     for record in records {
@@ -119,7 +119,7 @@ fn restore(records: &[Owned], k: u64, to: u64) -> Restored {
     pages
 }
 
-/// Merges the runs of a history in a permitted way. Returns the fault of the result.
+/// Merges the runs of a history in a random permitted way. Returns a description of what is wrong with the result.
 fn fault(seed: u64) -> Option<String> {
     let history = History::random(seed);
     let mut rng = fastrand::Rng::with_seed(seed ^ 0x5eed);
@@ -142,7 +142,7 @@ fn fault(seed: u64) -> Option<String> {
     let merged = if rng.bool() {
         merge(&disk, &runs, keep(&moments))
     } else {
-        // The merge has two levels; the second one keeps fewer moments.
+        // The runs are merged at two levels. The second level keeps fewer moments.
         let split = rng.usize(1..runs.len());
         let lower = |part: &[Arc<Run>]| merge(&disk, part, keep(&moments));
         match (lower(&runs[..split]), lower(&runs[split..])) {
@@ -162,7 +162,7 @@ fn fault(seed: u64) -> Option<String> {
     }
     let found = records(&merged, &Scope::All).expect("whole");
     moments.push(end - 1);
-    // This includes the moment before the run: all changes are undone.
+    // Moment 0 is before the first run: all changes are undone.
     for to in moments.iter().copied().chain([0]) {
         let retained = images.retained.iter().copied().chain(images.building);
         for k in retained.map(|k| k.0).chain([0, 100]) {
@@ -207,8 +207,8 @@ fn seeded_bugs_of_net_changes_are_caught() {
     }
 }
 
-/// Merges the first and the last run of a history, and then removes the runs that the merged one covers, as a restart
-/// does.
+/// Merges the first and the last run of a history, which are not neighbours. Then removes the runs in the merged
+/// run's range, as a restart does.
 fn strangers(seed: u64) -> Result<Option<String>> {
     let history = History::random(seed);
     let disk = disk();
@@ -248,20 +248,20 @@ fn the_seeded_bug_of_strangers_is_caught() {
     assert!(lost);
 }
 
-/// The traps one by one, each in its smallest form.
+/// The known traps one by one, each in its smallest form.
 #[test]
 fn records_on_two_sides_of_an_image_stay_apart() {
     let images = |retained: &[u64], building: Option<u64>| Images {
         retained: retained.iter().copied().map(CkptEpoch).collect(),
         building: building.map(CkptEpoch),
     };
-    // Tags in the order of the updates; images; records that remain.
+    // The tags in the order of the updates; the images; the number of records that remain.
     let cases = [
         (vec![5, 6], images(&[], None), 1),
         (vec![5, 6], images(&[6], None), 2),
         (vec![5, 6], images(&[], Some(6)), 2),
         (vec![5, 6], images(&[5, 7], Some(8)), 1),
-        // After a restart the page has the old number again.
+        // After a restart the page has the old tag again.
         (vec![6, 5], images(&[6], None), 2),
         (vec![5, 7, 5, 7], images(&[6], None), 2),
         (vec![5, 7, 9, 5, 6, 8], images(&[6], Some(9)), 3),
@@ -295,7 +295,7 @@ fn records_on_two_sides_of_an_image_stay_apart() {
     }
 }
 
-/// Two changes that undo each other leave no bytes and still count.
+/// Two changes that cancel each other out leave no bytes, but their update numbers are kept.
 #[test]
 fn a_sum_that_is_zero_keeps_its_update_numbers() {
     let disk = disk();
@@ -345,7 +345,7 @@ fn a_moment_that_is_gone_cannot_be_kept() {
             "{gone}: {refused:?}"
         );
     }
-    // Between combined runs the records cannot each keep their epoch.
+    // If one neighbour was combined, the records of the merged run cannot each keep their epoch.
     assert!(matches!(
         merge(&disk, &both, None).err(),
         Some(Error::Usage(_))
@@ -374,7 +374,7 @@ fn a_merge_without_a_keep_has_all_records_and_all_moments() {
         );
         assert!(merged.has_moment(Epoch(1)) && merged.id().level == 1);
         assert_eq!(merged.moments().list().len(), runs.len());
-        // A merge without a file has that order too, for some pages.
+        // Reading the runs side by side gives that order too, here for some of the pages.
         for p in (0..4).map(PartitionId) {
             let scope = Scope::Pages(p, 2..7);
             let mut side_by_side = Merged::new(&runs, &scope);
@@ -391,7 +391,7 @@ fn a_merge_without_a_keep_has_all_records_and_all_moments() {
     }
 }
 
-/// A step makes a read and a write at most, and the merge leaves either nothing or the run.
+/// A step makes at most a read and a write. The merge leaves either nothing or the complete run.
 #[test]
 fn a_merge_takes_steps() {
     let disk = disk();
@@ -418,7 +418,7 @@ fn a_merge_takes_steps() {
     assert!(merge.step().is_err(), "it is over");
 }
 
-/// Damage of an input ends the merge and leaves no run.
+/// If an input is damaged, the merge ends with an error and makes no run.
 #[test]
 fn a_damaged_input_is_not_merged() {
     let disk = disk();
@@ -448,7 +448,7 @@ fn a_damaged_input_is_not_merged() {
     );
 }
 
-/// Returns bytes to XOR, as places and values.
+/// Returns random changes, each an offset and the bytes to XOR there.
 fn changes() -> impl Strategy<Value = Vec<(usize, Vec<u8>)>> {
     let change = (
         16usize..PAGE_BYTES,

@@ -1,4 +1,4 @@
-//! The merge daemon: its choice of runs, the moments that it keeps, and its progress by one I/O a step.
+//! The merge daemon: which runs it chooses, which moments it keeps, and that a step makes one I/O.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ fn merger(store: &Arc<Store>, options: MergerOptions) -> Merger {
     Merger::new(Arc::clone(store), options, Arc::new(RegionDigest::new())).expect("the lease")
 }
 
-/// Returns options by which four runs become one, and only records at a moment keep their epoch.
+/// Returns options that merge four runs into one and keep no moment but the run's end and the cuts.
 fn combining() -> MergerOptions {
     MergerOptions {
         fan_in: 4,
@@ -43,7 +43,7 @@ fn stored(end: u64, log: &[Owned]) -> (Arc<dyn Disk>, Arc<Store>) {
     (disk, store)
 }
 
-/// Merges a manifest's runs by the rule, without files: a merged run has the bytes of its inputs.
+/// Merges the runs of a manifest by the rule, without files. A merged run has as many bytes as its inputs together.
 fn settle(manifest: &mut Manifest, fan_in: usize, bytes_max: u64) {
     while let Some(inputs) = choose(manifest, fan_in, bytes_max) {
         let bytes_of = |id: &RunId| manifest.object(ObjectId::Run(*id)).expect("a run").bytes;
@@ -89,7 +89,7 @@ fn tiers_have_fewer_runs_than_become_one_and_descend() {
         assert!(levels.is_sorted_by(|a, b| a >= b), "{levels:?}");
         let largest = levels.chunk_by(|a, b| a == b).map(<[u8]>::len).max();
         assert!(largest < Some(10), "{levels:?}");
-        // The sum of the digits of the number of runs; each digit is a tier.
+        // The sum of the decimal digits of the number of runs: each digit is the number of runs in a tier.
         let digits: u64 = i.to_string().bytes().map(|b| u64::from(b - b'0')).sum();
         assert_eq!(u64::try_from(levels.len()), Ok(digits));
     }
@@ -114,7 +114,7 @@ fn merged_files_are_bounded() {
     assert!(count < total / 400, "{count} files of {total} bytes");
 }
 
-/// Returns the page after all records on one side of the images, and the number of these updates.
+/// For each page and each side of the images: the XOR of the records on that side, and the number of their updates.
 fn by_side(records: &[Owned], store: &Store) -> BTreeMap<(PageAt, u64), (Vec<u8>, u64)> {
     let manifest = store.manifest();
     let mut sums = BTreeMap::new();
@@ -135,7 +135,7 @@ fn by_side(records: &[Owned], store: &Store) -> BTreeMap<(PageAt, u64), (Vec<u8>
 fn records_are_combined_on_each_side_of_the_images_of_the_manifest() {
     let log = log();
     let (disk, store) = stored(41, &log);
-    // An agent knows the images from the manifest alone.
+    // An agent knows the images only from the manifest.
     let (helper, _) = open(&disk, agent(9)).expect("an agent");
     let made = merger(&helper, combining()).run().expect("memory");
     assert_eq!(made, [id(1, 41, 1, 0)]);
@@ -161,7 +161,7 @@ fn records_are_combined_on_each_side_of_the_images_of_the_manifest() {
     );
 }
 
-/// Adds a cut. The merger does not read its file.
+/// Adds a cut. Its file has no valid contents, because the merger does not read it.
 fn add_cut(store: &Arc<Store>, end: u64) {
     let id = BackupId::cut(Epoch(end));
     let path = id.path(&store.backups_dir());
@@ -183,7 +183,7 @@ fn the_moment_of_a_cut_is_kept_also_of_one_made_meanwhile() {
     let (_, store) = stored(41, &log);
     add_cut(&store, 7);
     let mut merger = merger(&store, combining());
-    // It has opened its inputs and knows of one cut.
+    // The merger opens its inputs while the archive has one cut.
     for _ in 0..8 {
         assert!(matches!(merger.step(), Ok(MergerStep::Worked)));
     }

@@ -1,4 +1,4 @@
-//! Runs made from the log: the runs of a history have its records, each once, sorted, in whatever order they come.
+//! Runs made from a log. Whatever order the records arrive in, a run contains each once, sorted.
 
 use std::sync::Arc;
 
@@ -12,7 +12,8 @@ use perdura_page::{RegionDigest, for_each_record};
 
 use crate::common::{CHUNKS, DIR, Owned, UUID, disk, open, records};
 
-/// Makes a transaction of one epoch: a group payload, as the log has it, and its records as a run should have them.
+/// Makes a transaction of one epoch. Returns its group, encoded as in the log, and the records that a run must have
+/// of it.
 fn transaction(rng: &mut fastrand::Rng, epoch: u64, useq: &mut u32) -> (Vec<u8>, Vec<Owned>) {
     let (mut payload, mut owned) = (Vec::new(), Vec::new());
     let count = rng.usize(1..6);
@@ -77,7 +78,7 @@ fn the_runs_of_a_history_have_each_of_its_records_once_in_order() {
             let begin = epoch;
             let mut quick = Quick::new(Epoch(begin), CHUNKS, WORKSPACE_BYTES);
             epoch += rng.u64(1..30);
-            // Two streams, read one after the other.
+            // Two streams are read one after the other.
             for _ in 0..2 {
                 for e in begin..epoch {
                     for _ in 0..rng.usize(0..9) {

@@ -1,4 +1,4 @@
-//! Manifests of several writers, and a power cut that keeps any of their last operations.
+//! Several writers publish manifests, and then the power fails. Any subset of their last operations may be durable.
 
 use std::sync::Arc;
 
@@ -8,14 +8,14 @@ use perdura_device::{CrashProfile, Disk, FaultPlan, SimDisk};
 use crate::common::UUID;
 use crate::store::{HOME, agent, create, open};
 
-/// Returns the number of manifests that have their names.
+/// Returns the number of published manifests.
 fn named(disk: &SimDisk) -> usize {
     let names = disk.life().list(HOME).expect("the archive");
     let is_whole = |name: &&String| name.starts_with("manifest-") && !name.ends_with(".tmp");
     names.iter().filter(is_whole).count()
 }
 
-/// Publishes a manifest that has its name and is not durable yet.
+/// Publishes a manifest up to its renaming. The manifest is not durable yet.
 fn publish_name(disk: &SimDisk, store: &Arc<Store>) {
     let before = named(disk);
     let mut publication = store.publish(Edit::Open);
@@ -24,7 +24,7 @@ fn publish_name(disk: &SimDisk, store: &Arc<Store>) {
     }
 }
 
-/// Checks that the archive is whole after a power cut that keeps any subset of the pending operations. Returns the
+/// Cuts the power with each subset of the pending operations durable, and checks the archive each time. Returns the
 /// number of subsets.
 fn whole_after_any_cut(disk: &Arc<SimDisk>) -> u64 {
     let (before, pending) = (disk.snapshot(), disk.pending_ops());
@@ -39,8 +39,8 @@ fn whole_after_any_cut(disk: &Arc<SimDisk>) -> u64 {
     1 << pending
 }
 
-/// The simulator found an archive whose newest manifest followed a missing one. A writer had published it behind a
-/// manifest that another writer had published and not made durable.
+/// The simulator found an archive whose newest manifest followed a missing one. One writer had published a manifest
+/// without making it durable, and another writer had published the next one.
 #[test]
 fn a_manifest_follows_only_what_is_durable() {
     let disk = SimDisk::new(1);

@@ -1,5 +1,5 @@
-//! Checks that promised moments stay restorable whatever merges and removals come, and that files which none of them
-//! needs are removed.
+//! Random merges and removals. Promised moments must stay restorable, and files that no promised moment needs must be
+//! removed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,9 +25,9 @@ struct World {
     retention: Retention,
     now_us: Arc<AtomicU64>,
     merger: Merger,
-    /// All moments that ever existed.
+    /// All moments that ever existed, promised or not.
     moments: Vec<Moment>,
-    /// The backups that are whole.
+    /// The undamaged backups.
     backups: Vec<BackupId>,
     checkpoints: u64,
     /// The end of the newest backup.
@@ -112,7 +112,7 @@ impl World {
         if last <= self.checkpointed {
             return;
         }
-        // An image begins behind the one before it.
+        // An image begins after the end of the one before it.
         let begin = self.rng.u64(self.checkpointed.0 + 1..=last.0);
         self.checkpointed = last;
         self.checkpoints += 1;
@@ -151,7 +151,7 @@ impl World {
         };
         self.store.add_backup(object).expect("a new one");
         if self.rng.u8(0..4) == 0 {
-            // Its disk loses it, and no plan may rely on it from now on.
+            // Damage the backup on the disk. From now on no plan may rely on it.
             let path = own.path(&self.store.backups_dir());
             let file = self.store.disk().open(&path, Access::Buffered);
             file.and_then(|file| file.write_at(0, &[0; 64]))
@@ -177,7 +177,8 @@ impl World {
         self.seen.runs_gone += removed.runs;
     }
 
-    /// Returns whether a moment can be restored, from the backup with which a restore begins.
+    /// Returns whether a moment can be restored. For that an undamaged backup must end at or before it, the archive
+    /// must have all epochs from the backup's begin on, and the moment's run must have the moment.
     fn is_restorable(&self, moment: Epoch) -> bool {
         let manifest = self.store.manifest();
         let whole = |id: &BackupId| self.backups.contains(id) && id.end <= moment;
@@ -235,7 +236,7 @@ fn history(seed: u64, retention: &str, keep: Option<&str>) -> Result<Seen, Strin
         }
         world.judge()?;
     }
-    // In the end everything is old: one whole backup and the runs behind it are enough.
+    // In the end every moment is older than the limit. One undamaged backup and the runs after it must remain.
     if world.retention.keep_us().is_some() && !world.backups.is_empty() {
         world.now_us.fetch_add(1 << 50, Ordering::SeqCst);
         world.retain();

@@ -1,4 +1,4 @@
-//! Writing and reading runs: any records, any part of them, and a crash at any I/O.
+//! Writing and reading runs: any records, any part of a run, and a crash at each I/O.
 
 use std::sync::Arc;
 
@@ -44,7 +44,7 @@ fn a_run_has_the_records_that_were_written_and_each_part_of_it_its_own() {
     }
 }
 
-/// A run on a real file system, around its cache where that is allowed.
+/// A run on a real file system is read bypassing the system's cache if the file system allows that.
 #[test]
 fn a_run_is_read_from_a_real_disk_as_from_memory() {
     let dir = tempfile::tempdir().expect("a temporary directory");
@@ -63,7 +63,7 @@ fn a_run_is_read_from_a_real_disk_as_from_memory() {
     }
 }
 
-/// A page whose every other byte changed has the longest possible record.
+/// A page of which every second byte has changed has the longest possible record.
 #[test]
 fn the_longest_record_has_a_block() {
     let disk = disk();
@@ -110,8 +110,9 @@ fn a_run_that_is_given_up_leaves_nothing() {
     assert_eq!(disk.list(DIR).expect("memory"), Vec::<String>::new());
 }
 
-/// Writes a run on a disk that loses power at its n-th I/O. Checks that nothing, a temporary file, or a whole run is
-/// left, and the run if it was done. Returns the fault, and whether the run was done.
+/// Writes a run on a disk that loses power at its `n`th I/O. Afterwards there may be nothing, a temporary file or a
+/// complete run; if the run was reported, it must exist. Returns a description of what is wrong, and whether the run
+/// was reported.
 fn crash_at(n: u64, profile: CrashProfile, written: &[Owned]) -> (Option<String>, bool) {
     let sim = SimDisk::new(n);
     sim.make_dir(DIR).expect("a new disk");
@@ -137,7 +138,7 @@ fn crash_at(n: u64, profile: CrashProfile, written: &[Owned]) -> (Option<String>
     (wrong, done)
 }
 
-/// Returns the first fault after a crash at any I/O.
+/// Crashes at each I/O in turn. Returns a description of the first fault.
 fn first_wrong(written: &[Owned]) -> Option<String> {
     for profile in CrashProfile::ALL {
         for n in 1.. {

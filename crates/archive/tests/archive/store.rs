@@ -1,4 +1,4 @@
-//! Archives: the processes that may write them, and the result of opening any folder.
+//! Archives: which processes may write them, and what an opening does with any folder.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use perdura_page::RegionDigest;
 
 use crate::common::{Owned, UUID, header, id, random, records};
 
-/// The folder of the archive.
+/// The name of the archive's folder.
 pub const HOME: &str = "000102030405060708090a0b0c0d0e0f";
 
 fn images() -> Images {
@@ -29,7 +29,7 @@ pub fn create(disk: &Arc<dyn Disk>) -> Result<Arc<Store>> {
     create_from(disk, 1)
 }
 
-/// Makes an archive that begins with an epoch.
+/// Makes an archive whose first epoch is `begin`.
 pub fn create_from(disk: &Arc<dyn Disk>, begin: u64) -> Result<Arc<Store>> {
     let creation = Creation {
         uuid: UUID,
@@ -66,12 +66,12 @@ pub fn open(disk: &Arc<dyn Disk>, writer: Writer) -> Result<(Arc<Store>, Opened)
     Store::open(Arc::clone(disk), &UUID, writer, Some(own))
 }
 
-/// Returns a log of 45 epochs: nine runs.
+/// Returns a log of 45 epochs, enough for nine runs.
 pub fn log() -> Vec<Owned> {
     random(&mut fastrand::Rng::with_seed(21), 1..46, 200)
 }
 
-/// Writes the file of a run of the log.
+/// Writes the file of run `id`, with the log's records.
 pub fn write(store: &Store, log: &[Owned], id: RunId) -> Result<perdura_archive::RunSummary> {
     let digest = Arc::new(RegionDigest::new());
     let disk = Arc::clone(store.disk());
@@ -87,12 +87,12 @@ pub fn write(store: &Store, log: &[Owned], id: RunId) -> Result<perdura_archive:
     writer.finish(&moments, &[position(id)])?.run()
 }
 
-/// Returns the end of a run in the log.
+/// Returns the position of a run's end in the log.
 fn position(id: RunId) -> Pos {
     Pos(100 * id.epochs.end.0)
 }
 
-/// Archives the log's next epochs up to `end`.
+/// Archives the log's next epochs, before `end`.
 pub fn archive(store: &Arc<Store>, log: &[Owned], end: u64) -> Result<()> {
     let next = id(store.manifest().end.0, end, 0, 0);
     let run = write(store, log, next)?;
@@ -100,7 +100,7 @@ pub fn archive(store: &Arc<Store>, log: &[Owned], end: u64) -> Result<()> {
     Ok(())
 }
 
-/// Reads all records of the archive, sorted; each run is verified.
+/// Verifies each run of the archive. Returns all their records, sorted.
 pub fn contents(store: &Store) -> Result<Vec<Owned>> {
     let mut all = Vec::new();
     let manifest = store.manifest();
@@ -116,7 +116,7 @@ pub fn contents(store: &Store) -> Result<Vec<Owned>> {
     Ok(all)
 }
 
-/// Threads of one process change an archive through one store: each change gets a number.
+/// Threads of one process change an archive through one store. Each change must get a separate number.
 #[test]
 fn threads_share_a_store() {
     let disk: Arc<dyn Disk> = Arc::new(MemDisk::new());
@@ -135,7 +135,7 @@ fn threads_share_a_store() {
     store.verify(&RegionDigest::new()).expect("a chain");
 }
 
-/// Returns the log's records of the archive's epochs, sorted as [`contents`] does.
+/// Returns the log's records of the epochs that the archive holds, sorted like those of [`contents`].
 pub fn of_log(log: &[Owned], store: &Store) -> Vec<Owned> {
     let manifest = store.manifest();
     let is_in = |r: &&Owned| manifest.begin <= r.epochs.first && r.epochs.first < manifest.end;
@@ -170,7 +170,7 @@ fn an_archive_is_made_once_and_opened_by_one_database_and_one_agent() {
     assert!(matches!(refused, Err(Error::Usage(_))));
 }
 
-/// On a real file system, beside files that are no archives.
+/// The archive is on a real file system, beside files that are no archives.
 #[test]
 fn an_archive_on_a_real_disk_is_merged_and_opened_again() {
     let home = tempfile::tempdir().expect("a temporary directory");
@@ -203,7 +203,7 @@ fn an_archive_on_a_real_disk_is_merged_and_opened_again() {
     assert_eq!(verified.faults.len(), 0);
 }
 
-/// A disk that is full or fails once leaves the archive unchanged, without drafts, and the change can be made later.
+/// A disk that is full or fails once leaves the archive unchanged, without drafts. Later the change can be made.
 #[test]
 fn a_change_that_fails_is_made_later() {
     let sim = SimDisk::new(3);
@@ -235,7 +235,8 @@ fn a_change_that_fails_is_made_later() {
         assert_eq!(store.manifest().number, number);
     }
     store.publish(Edit::Open).run().expect("the disk works");
-    // A folder is not synced. It is not known which manifest is the newest, so this store changes nothing more.
+    // The sync of the folder fails. It is then unknown which manifest is the newest, so this store makes no more
+    // changes.
     sim.set_plan(FaultPlan {
         fail_name_at: Some(1),
         ..FaultPlan::default()
@@ -247,7 +248,7 @@ fn a_change_that_fails_is_made_later() {
     open(&disk, database(2)).expect("an opening finds out");
 }
 
-/// A disk on which locks exclude no process, as on some network file systems.
+/// A disk whose locks exclude no other process, as on some network file systems.
 struct Lockless(MemDisk);
 
 #[rustfmt::skip]
@@ -270,7 +271,7 @@ fn a_lost_race_is_repeated_and_a_second_writer_of_a_role_stops_the_first() {
     let log = log();
     let first = create(&disk).expect("memory");
     archive(&first, &log, 10).expect("memory");
-    // An agent publishes between: the database's next manifest follows it.
+    // An agent publishes a manifest in between. The database's next manifest follows it.
     let (helper, _) = open(&disk, agent(7)).expect("an agent");
     assert_eq!((helper.manifest().number, first.manifest().number), (3, 2));
     archive(&first, &log, 20).expect("memory");
@@ -281,7 +282,7 @@ fn a_lost_race_is_repeated_and_a_second_writer_of_a_role_stops_the_first() {
         .expect("the race is repeated");
     assert_eq!(helper.manifest().number, 5);
     assert_eq!(helper.manifest().runs().count(), 2, "nothing was lost");
-    // Another database takes the role.
+    // Another process takes the database's role.
     let (second, _) = open(&disk, database(2)).expect("no lock holds it");
     for _ in 0..2 {
         let stopped = archive(&first, &log, 30);
@@ -302,8 +303,8 @@ fn a_lost_race_is_repeated_and_a_second_writer_of_a_role_stops_the_first() {
     ));
 }
 
-/// Its number was taken, and then removed as too old. So it is free again, and no manifest follows one that is
-/// published under it.
+/// The change's number was published by another writer, and that manifest was later removed as too old. So the number
+/// is free again, but no manifest would follow one that is published under it.
 #[test]
 fn a_change_that_more_manifests_overtake_than_are_kept_is_made_in_the_newest_one() {
     for steps in 0..5 {
@@ -354,7 +355,7 @@ fn old_manifests_go_and_a_missing_or_replaced_one_is_named() {
     assert_eq!(u64::try_from(kept.len()), Ok(KEPT));
     assert!(kept[0].ends_with("26") && kept[15].ends_with("41"));
     let path = |name: &str| format!("{HOME}/{name}");
-    // A manifest of a number that is not kept is left of a removal by a crash.
+    // A crash during the removal of old manifests has left one whose number is too old.
     let left = format!("manifest-{:020}", 9);
     disk.create(&path(&left), Access::Buffered).expect("memory");
     let (store, opened) = open(&disk, database(2)).expect("an archive");
@@ -368,7 +369,7 @@ fn old_manifests_go_and_a_missing_or_replaced_one_is_named() {
     for name in &kept[..15] {
         disk.rename(&path(name), "aside").expect("memory");
         refused(name);
-        // Another whole manifest in its place is not the one that its successor names.
+        // Put another valid manifest in its place. Its checksum is not the one that its successor has.
         let mut bytes = vec![0; 4096];
         let file = disk.open("aside", Access::Buffered).expect("memory");
         let len = file.read_at(0, &mut bytes).expect("memory");
@@ -413,7 +414,7 @@ fn a_whole_run_that_continues_the_archive_is_adopted_and_a_damaged_one_goes() {
             file.read_at(300, &mut byte).expect("memory");
             file.write_at(300, &[byte[0] ^ 1]).expect("memory");
         }
-        // A reader uses the files that an opening would adopt, and changes nothing.
+        // A reader uses the runs that an opening would adopt, and changes nothing.
         let reader = Store::read_only(Arc::clone(&disk), &UUID).expect("an archive");
         let before = disk.list(&runs).expect("memory");
         let readable = reader.readable_runs().expect("runs");
@@ -434,7 +435,7 @@ fn a_whole_run_that_continues_the_archive_is_adopted_and_a_damaged_one_goes() {
     }
 }
 
-/// The judgement of each state of the folder.
+/// The treatment of each file that can be in the folder.
 #[test]
 fn files_are_judged_by_the_newest_manifest() {
     let disk: Arc<dyn Disk> = Arc::new(MemDisk::new());
@@ -543,7 +544,7 @@ fn objects_that_are_missing_short_or_changed_are_named() {
         named("a flipped bit");
         file.write_at(at, &byte).expect("memory");
     }
-    // Another run of the same name, whole, of other records.
+    // Replace the run by an undamaged one of the same name and with other records.
     disk.rename(&path(middle), "aside").expect("memory");
     named("missing");
     let fewer: Vec<Owned> = log.iter().filter(|r| r.at.local != 3).cloned().collect();

@@ -1,4 +1,4 @@
-//! Checks of the promises of every [`DurableQueue`](crate::DurableQueue).
+//! Conformance tests for every [`DurableQueue`](crate::DurableQueue).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,10 +9,10 @@ use crate::durable::PARTS_MAX;
 use crate::path::bytes_u64;
 use crate::{Access, AlignedBuf, Completed, Disk, DurableQueue, DurableWrite, File, Part};
 
-/// Runs every check of the queue of a disk, each on an empty disk that `make` returns.
+/// Runs every check of a disk's queue. `make` returns a new empty disk for each check.
 ///
 /// # Panics
-/// At the first check that does not hold.
+/// At the first check that fails.
 pub fn durable_queue(make: impl Fn() -> Arc<dyn Disk>) {
     each_write_completes_once_and_gives_its_buffers_back(&*make());
     parts_lie_one_behind_the_other(&*make());
@@ -23,7 +23,7 @@ pub fn durable_queue(make: impl Fn() -> Arc<dyn Disk>) {
     a_queue_that_is_dropped_leaves_nothing_in_flight(&*make());
 }
 
-/// Makes a file of zeros.
+/// Makes a file of zeros, `sectors` sectors long.
 fn zeros(disk: &dyn Disk, path: &str, sectors: usize) -> Arc<dyn File> {
     let file = disk.create(path, Access::Direct).unwrap();
     file.allocate(bytes_u64(sectors * SECTOR_BYTES)).unwrap();
@@ -32,7 +32,7 @@ fn zeros(disk: &dyn Disk, path: &str, sectors: usize) -> Arc<dyn File> {
     file
 }
 
-/// Returns a part of `sectors` whole sectors, in a buffer that is longer.
+/// Returns a part of `sectors` whole sectors. Its buffer is one sector longer.
 fn part(fill: u8, sectors: usize) -> Part {
     let mut buf = AlignedBuf::zeroed((sectors + 1) * SECTOR_BYTES);
     buf.fill(fill);
@@ -51,7 +51,7 @@ fn write(file: &Arc<dyn File>, token: u64, sector: usize, parts: Vec<Part>) -> D
     }
 }
 
-/// Collects until `count` writes have completed.
+/// Waits until `count` writes have completed, and returns them.
 fn completed(queue: &dyn DurableQueue, count: usize) -> BTreeMap<u64, Completed> {
     let (mut all, mut done) = (BTreeMap::new(), Vec::new());
     while all.len() < count {
@@ -73,7 +73,7 @@ fn completed(queue: &dyn DurableQueue, count: usize) -> BTreeMap<u64, Completed>
     all
 }
 
-/// Returns the first byte of each sector. All bytes of a sector are equal.
+/// Returns the first byte of each sector. Checks that all bytes of a sector are equal.
 fn fills(file: &dyn File) -> Vec<u8> {
     let bytes = super::all(file);
     let sectors = bytes.chunks(SECTOR_BYTES);
@@ -165,7 +165,7 @@ fn nothing_in_flight_is_nothing_to_wait_for(disk: &dyn Disk) {
     completed(&*queue, 0);
 }
 
-/// A thread's writes complete even after the thread has ended.
+/// Writes of a thread complete even if the thread has ended.
 fn threads_that_end_at_once_submit(disk: &dyn Disk) {
     let queue = disk.durable_queue().unwrap();
     let file = zeros(disk, "f", queue.depth());

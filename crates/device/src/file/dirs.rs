@@ -1,7 +1,7 @@
 //! Directories that a disk keeps open.
 //!
-//! The log makes a new segment's name durable by a sync of its directory. A process without a free descriptor could not
-//! open the directory, and its sync would count as failed.
+//! The log makes the name of a new segment durable by a sync of its directory. If the directory were not open
+//! already, a process without a free descriptor could not open it, and the sync would fail.
 
 use std::collections::VecDeque;
 use std::fs::{self, File, OpenOptions};
@@ -18,7 +18,7 @@ use super::locks::id_of;
 /// The most directories that a disk keeps open. A database has fewer on each of its disks.
 const DIRS_MAX: usize = 8;
 
-/// Open directories. The one that was opened last is at the end.
+/// The open directories. The one that was opened last is the last element.
 #[derive(Debug, Default)]
 pub(super) struct OpenDirs(Mutex<VecDeque<(PathBuf, Arc<File>)>>);
 
@@ -26,7 +26,7 @@ impl OpenDirs {
     /// Makes the names in a directory durable.
     ///
     /// # Errors
-    /// An error of operation `open directory` if nothing was synced, else of `sync directory`.
+    /// An error of operation `open directory` if nothing was synced, otherwise an error of `sync directory`.
     pub(super) fn sync(&self, dir: &Path) -> Result<()> {
         let named = |op, error| Error::io(op, dir.display().to_string(), error);
         let open = self
@@ -36,7 +36,7 @@ impl OpenDirs {
             .map_err(|error| named("sync directory", error))
     }
 
-    /// Returns an open handle of the directory that has this path now.
+    /// Returns an open handle of the directory to which this path leads now.
     fn handle(&self, dir: &Path) -> io::Result<Arc<File>> {
         let mut open = self.0.lock();
         let named = id_of(&fs::metadata(dir)?);
@@ -45,7 +45,7 @@ impl OpenDirs {
             if id_of(&known.metadata()?) == named {
                 return Ok(known);
             }
-            // Another directory has the path now.
+            // The path leads to another directory now.
             open.remove(at);
         }
         debug_assert!(

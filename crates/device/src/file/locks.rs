@@ -1,8 +1,8 @@
-//! Locks of a directory's files, and of the directory itself, by `flock`.
+//! Locks of files in a directory, and of the directory itself, with `flock`.
 //!
-//! A lock belongs to an inode. A lock file that is removed while a process holds it no longer locks anything: the next
-//! process makes another one. So a path is compared with the locked file, and a database locks its directory and its
-//! anchor as well.
+//! A lock belongs to an inode. If a lock file is removed while a process holds the lock, the next process makes a new
+//! file and can lock it. So the file at the path is compared with the locked file. A database also locks its
+//! directory and its anchor.
 
 use std::fs::{File, Metadata, OpenOptions, TryLockError};
 use std::io;
@@ -14,10 +14,10 @@ use std::sync::Arc;
 use super::regular::open_regular;
 use crate::FileId;
 
-/// The number of attempts to lock a file while other processes replace it.
+/// The number of attempts to lock a file that other processes keep replacing.
 const ATTEMPTS: usize = 8;
 
-/// Returns the number of a file.
+/// Returns the identity of a file.
 pub(super) fn id_of(found: &Metadata) -> FileId {
     FileId {
         device: found.dev(),
@@ -25,7 +25,7 @@ pub(super) fn id_of(found: &Metadata) -> FileId {
     }
 }
 
-/// Opens or makes the lock file and locks it. `None` if another process holds it.
+/// Opens or creates the lock file and locks it. `None`: another process holds the lock.
 pub(super) fn lock_file(path: &Path) -> io::Result<Option<Arc<OwnedFd>>> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false);
@@ -41,7 +41,7 @@ pub(super) fn lock_file(path: &Path) -> io::Result<Option<Arc<OwnedFd>>> {
             file.metadata().is_ok_and(|held| held.is_file()),
             "a lock is of a file"
         );
-        // Another process may have replaced the file between the two calls.
+        // Another process may have replaced the file after it was opened.
         if std::fs::metadata(path).is_ok_and(|named| is_of(&file, &named)) {
             return Ok(Some(Arc::new(OwnedFd::from(file))));
         }
@@ -55,17 +55,17 @@ fn is_of(file: &File, named: &Metadata) -> bool {
         .is_ok_and(|held| id_of(&held) == id_of(named))
 }
 
-/// The result of locking something that exists.
+/// The result of locking an existing file or directory.
 pub(super) enum Present {
-    /// This process has locked it.
+    /// This process holds the lock now.
     Taken(Arc<OwnedFd>),
-    /// Another process holds it.
+    /// Another process holds the lock.
     Held,
     /// The file system has no locks of this kind.
     Unsupported,
 }
 
-/// Locks a file or a directory that exists.
+/// Locks an existing file or directory.
 pub(super) fn lock_present(path: &Path) -> io::Result<Present> {
     let mut options = OpenOptions::new();
     options.read(true);
@@ -76,7 +76,7 @@ pub(super) fn lock_present(path: &Path) -> io::Result<Present> {
     match file.try_lock() {
         Ok(()) => Ok(Present::Taken(Arc::new(OwnedFd::from(file)))),
         Err(TryLockError::WouldBlock) => Ok(Present::Held),
-        // NFS locks only files that are open for writing, and a directory never is.
+        // NFS locks only files that are open for writing, and a directory cannot be open for writing.
         Err(TryLockError::Error(error)) => match error.raw_os_error() {
             Some(libc::EBADF | libc::EINVAL | libc::EOPNOTSUPP | libc::ENOSYS) => {
                 Ok(Present::Unsupported)

@@ -17,25 +17,25 @@ use crate::path::bytes_u64;
 use super::locks::id_of;
 use crate::{AlignedBuf, File, FileId, Through};
 
-/// The size of the buffer from which zeros are written, bytes.
+/// The size of the buffer of zeros, bytes. Larger ranges of zeros are written from it several times.
 pub(super) const ZEROS_BYTES: usize = 64 << 10;
-/// The most buffers of zeros in one write, which ends at a multiple of their bytes.
+/// The most buffers of zeros in one write. A write ends at a multiple of their total size.
 pub(super) const ZEROS_PER_WRITE: u64 = 16;
 
-/// Returns whether the error refuses only direct I/O, so that the access can go through the cache.
+/// Returns whether the error means that only direct I/O was refused. The access can then use the cache.
 pub(super) fn refuses_direct(e: &io::Error) -> bool {
     matches!(e.raw_os_error(), Some(libc::EINVAL | libc::EOPNOTSUPP))
 }
 
-/// Has the kernel read a part of a file into its cache, without waiting; see [`File::will_read`].
+/// Asks the kernel to read a part of a file into its cache, without waiting; see [`File::will_read`].
 pub fn read_ahead(file: &fs::File, offset: u64, len: u64) {
     if let Some(len) = NonZeroU64::new(len) {
-        // A file system that takes no advice reads as it would without.
+        // If the file system does not support this, the later read is just slower.
         let _ = fadvise(file, offset, Some(len), Advice::WillNeed);
     }
 }
 
-/// One open file, with its direct descriptor if the file system has direct I/O.
+/// An open file. It has a direct descriptor as well if the file system supports direct I/O.
 pub(super) struct RealFile {
     path: String,
     full: String,
@@ -45,7 +45,8 @@ pub(super) struct RealFile {
 }
 
 impl RealFile {
-    /// Wraps a file that is open for buffered access and perhaps for direct access. `path` is below its disk's root.
+    /// Wraps a file that is open for buffered access and perhaps also for direct access. `path` is relative to the
+    /// disk's root.
     pub(super) fn new(
         path: &str,
         full: String,
@@ -65,7 +66,7 @@ impl RealFile {
         Error::io(op, self.full.as_str(), source)
     }
 
-    /// Returns the descriptor for one access, and whether it is the direct one.
+    /// Returns the descriptor to use for an access, and whether it is the direct one.
     fn route(&self, offset: u64, buf: &[u8]) -> (&fs::File, bool) {
         let sector = bytes_u64(SECTOR_BYTES);
         let aligned = offset.is_multiple_of(sector)
@@ -81,7 +82,7 @@ impl RealFile {
         }
     }
 
-    /// Returns whether the caller is to retry the access: it was interrupted, or only direct I/O was refused.
+    /// Returns whether the caller should repeat the access: it was interrupted, or only direct I/O was refused.
     fn try_again(&self, direct: bool, e: &io::Error) -> bool {
         if direct && refuses_direct(e) {
             assert!(
@@ -129,8 +130,8 @@ impl RealFile {
         Ok(())
     }
 
-    /// Writes and returns when all of it is durable. A full disk or a limit ends a write early. The write of the rest
-    /// then fails with the reason.
+    /// Writes, and returns when all the bytes are durable. If a full disk or a limit ends a write early, the write of
+    /// the remaining bytes then fails with the reason.
     fn write_through(
         &self,
         direct: BorrowedFd<'_>,
@@ -164,8 +165,8 @@ impl RealFile {
         Ok(())
     }
 
-    /// Writes one small buffer many times. The process may keep the memory that it allocates to make a segment, so a
-    /// large buffer would stay.
+    /// Writes a small buffer of zeros many times. A large buffer would be wasteful, because the process may keep its
+    /// memory allocated after a segment was made.
     fn write_zeros(&self, from: u64, to: u64) -> io::Result<()> {
         let zeros = AlignedBuf::zeroed(ZEROS_BYTES);
         let piece = bytes_u64(ZEROS_BYTES) * ZEROS_PER_WRITE;
@@ -232,13 +233,13 @@ impl File for RealFile {
         if len <= old {
             return Ok(());
         }
-        // The reservation makes a full disk fail before a long write of zeros, not after it.
+        // Reserve space first, so that a full disk is noticed before a long write of zeros and not after it.
         let grown = self
             .reserve(old, len)
             .and_then(|()| self.write_zeros(old, len));
         grown.map_err(|e| {
-            // The first failure is the one to report; a truncation that fails as well leaves a
-            // longer file of zeros, which the next allocation accepts.
+            // Report the first failure. If this truncation fails too, the file stays longer and ends in zeros, and
+            // the next allocation accepts that.
             let _ = self.buffered.set_len(old);
             self.error("allocate", e)
         })

@@ -1,9 +1,9 @@
-//! The opening of files that others named, which never waits for a peer.
+//! Opening files whose paths came from outside, without waiting for another process.
 //!
-//! The opening of a FIFO waits for a process at the other end, and a device may do anything. So files of a database are
-//! opened without waiting, and anything but a regular file is refused. Input that an operator names may come from a
-//! pipe (`<(command)` in a shell). [`read_input`] reads a pipe as well, and waits for its writer only for a bounded
-//! time.
+//! Opening a FIFO waits for a process at the other end, and opening a device may have any effect. So files of a
+//! database are opened without waiting, and only regular files are accepted. An operator may also name a pipe as
+//! input (`<(command)` in a shell). [`read_input`] reads a pipe as well, but waits only for a limited time for its
+//! writer.
 
 use std::fs::{File, FileType, OpenOptions};
 use std::io::{self, Read};
@@ -18,13 +18,14 @@ use rustix::io::Errno;
 
 use crate::path::bytes_u64;
 
-/// The longest wait for a writer of a pipe.
+/// The longest time to wait for the writer of a pipe.
 const WRITER_PATIENCE: Duration = Duration::from_secs(2);
 
-/// Opens a regular file, with `flags` added to those of `options`. Symbolic links are followed.
+/// Opens a regular file. `flags` are added to those of `options`. Symbolic links are followed.
 ///
 /// # Errors
-/// The system's. Anything but a regular file gives an error that holds [`NotRegular`], and a directory its own error.
+/// Errors of the system. If the file is not regular, the error contains [`NotRegular`]; for a directory it is
+/// `EISDIR`.
 pub fn open_regular(options: &OpenOptions, flags: i32, path: &Path) -> io::Result<File> {
     let file = open_at_once(options, flags, path)?;
     match kind_of(file.metadata()?.file_type()) {
@@ -34,26 +35,26 @@ pub fn open_regular(options: &OpenOptions, flags: i32, path: &Path) -> io::Resul
     }
 }
 
-/// Opens without waiting for a peer. Later reads and writes wait as usual.
+/// Opens a file without waiting for another process. Later reads and writes may wait.
 fn open_at_once(options: &OpenOptions, flags: i32, path: &Path) -> io::Result<File> {
     let mut options = options.clone();
     let opened = options
         .custom_flags(flags | libc::O_NONBLOCK | libc::O_NOCTTY)
         .open(path);
     let file = opened.map_err(|error| match error.raw_os_error() {
-        // The file is a socket, or a device that has no driver.
+        // The file is a socket, or a device without a driver.
         Some(libc::ENXIO) => io::Error::other(NotRegular {
             kind: "a socket or a device",
         }),
         _ => error,
     })?;
-    // With the flag, writes through a ring may be refused instead of delayed.
+    // If the flag stayed set, a ring might refuse writes instead of delaying them.
     let kept = fcntl_getfl(&file)?.difference(OFlags::NONBLOCK);
     fcntl_setfl(&file, kept)?;
     Ok(file)
 }
 
-/// Returns the name of a file's kind for people. `None`: it is a regular file.
+/// Returns a name of the file's kind for messages. `None`: it is a regular file.
 fn kind_of(found: FileType) -> Option<&'static str> {
     match () {
         () if found.is_file() => None,
@@ -64,11 +65,11 @@ fn kind_of(found: FileType) -> Option<&'static str> {
     }
 }
 
-/// Reads all of a file or pipe that an operator named: settings, certificates, keys.
+/// Reads a whole file or pipe that an operator named: settings, certificates, keys.
 ///
 /// # Errors
-/// The system's. Also an error for a directory or a socket, for a pipe that has no writer within two seconds, and for
-/// more than `bytes_max` bytes.
+/// Errors of the system. Also an error for a directory or a socket, for a pipe without a writer for two seconds, and
+/// if there are more than `bytes_max` bytes.
 pub fn read_input(path: &Path, bytes_max: usize) -> io::Result<Vec<u8>> {
     let mut file = open_at_once(OpenOptions::new().read(true), 0, path)?;
     let kind = file.metadata()?.file_type();
@@ -90,7 +91,7 @@ pub fn read_input(path: &Path, bytes_max: usize) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Waits until a pipe has bytes, or has had a writer.
+/// Waits until a pipe has bytes, or its writer has closed it.
 fn await_writer(pipe: &File) -> io::Result<()> {
     let patience = Timespec::try_from(WRITER_PATIENCE).ok();
     loop {

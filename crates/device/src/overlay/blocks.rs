@@ -1,4 +1,4 @@
-//! The files of an overlay, and the places of their blocks in the scratch file.
+//! The files of an overlay, and the positions of their blocks in the scratch file.
 
 use std::collections::HashMap;
 use std::io;
@@ -19,12 +19,12 @@ const BLOCK: u64 = to_u64(SECTOR_BYTES);
 pub(super) struct Scratch {
     buffered: Arc<dyn File>,
     direct: Arc<dyn File>,
-    /// The number of blocks that a file has taken.
+    /// The number of blocks that files have taken so far.
     blocks: AtomicU64,
 }
 
 impl Scratch {
-    /// Makes the file and removes its name. The file disappears when it is closed.
+    /// Creates the file and removes its name, so it disappears when it is closed.
     pub(super) fn make(disk: &dyn Disk, path: &str) -> Result<Scratch> {
         let buffered = disk.create(path, Access::Buffered)?;
         let direct = disk.open(path, Access::Direct)?;
@@ -47,18 +47,19 @@ impl Scratch {
         self.file(access).sync()
     }
 
-    /// Takes `blocks` adjacent blocks and returns the first.
+    /// Takes `blocks` adjacent blocks for a file. Returns the position of the first.
     fn take(&self, blocks: u64) -> u64 {
         assert!(blocks > 0, "a run has a block");
         self.blocks.fetch_add(blocks, Ordering::Relaxed)
     }
 }
 
-/// The contents of a file in the overlay, whatever its names.
+/// The contents of a file in the overlay. They do not depend on its names.
 pub(super) struct Blocks {
-    /// The path of the file below. `None`: the file did not begin as one.
+    /// The path of the file on the disk below. `None`: the file was created in the overlay.
     below: Option<String>,
-    /// Held shared by writers of whole blocks, and exclusively by writers that keep a part of a block or cut the file.
+    /// Locked shared by writers of whole blocks. Locked exclusively by writers of a part of a block, and to shorten
+    /// the file.
     writers: RwLock<()>,
     map: RwLock<Map>,
 }
@@ -66,15 +67,15 @@ pub(super) struct Blocks {
 #[derive(Default)]
 struct Map {
     len: u64,
-    /// The number of bytes of the file below that are still valid.
+    /// The number of bytes that still come from the file below, if they were not written here.
     below: u64,
-    /// The places of blocks in the scratch file, by the blocks' numbers.
+    /// For each written block, by its number in the file, its position in the scratch file.
     places: HashMap<u64, u64>,
 }
 
 impl Map {
-    /// Finds the blocks from `first` on, before `end`, that lie side by side in the scratch file or are all not in it.
-    /// Returns the place of the first one there, and the number of blocks.
+    /// Finds the blocks from `first` on, before `end`, that are adjacent in the scratch file or all not in it.
+    /// Returns the position of the first in the scratch file, if it is there, and the number of these blocks.
     fn run(&self, first: u64, end: u64) -> (Option<u64>, u64) {
         assert!(first < end, "blocks {first}..{end}");
         let place = self.places.get(&first).copied();
@@ -86,7 +87,8 @@ impl Map {
         (place, 1 + to_u64(more))
     }
 
-    /// Finds the bytes from `from` on, before `end`, that lie in one place. Returns the place and the number of bytes.
+    /// Finds the bytes from `from` on, before `end`, that come from the same source. Returns the source and their
+    /// number.
     fn part(&self, from: u64, end: u64) -> (Source, usize) {
         assert!(
             from < end && end <= self.len,
@@ -105,14 +107,14 @@ impl Map {
     }
 }
 
-/// The place of bytes of a file.
+/// The source of some bytes of a file.
 enum Source {
     Scratch(u64),
     Below,
     Zeros,
 }
 
-/// Returns the length of a part of a buffer.
+/// Converts a number of bytes to a length in memory.
 fn in_memory(bytes: u64) -> usize {
     usize::try_from(bytes).unwrap_or(usize::MAX)
 }
@@ -126,7 +128,7 @@ impl Blocks {
         }
     }
 
-    /// Returns a file that begins as the `len` bytes of the file below at `path`.
+    /// Returns a file whose contents are the `len` bytes of the file `path` below.
     pub(super) fn over(path: &str, len: u64) -> Blocks {
         let map = Map {
             len,
@@ -140,7 +142,7 @@ impl Blocks {
         }
     }
 
-    /// Returns the path below. `None`: the file did not begin as a file there.
+    /// Returns the path on the disk below. `None`: the file was created in the overlay.
     pub(super) fn path_below(&self) -> Option<&str> {
         self.below.as_deref()
     }
@@ -177,8 +179,8 @@ impl OverlayFile {
         self.scratch.file(self.access)
     }
 
-    /// Writes whole blocks, one write for each run of adjacent places, and then records the places. The file's bytes
-    /// end at `end`, or behind it.
+    /// Writes whole blocks, with one write for each group of adjacent positions, and then records the positions. The
+    /// file's length is at least `end` afterwards.
     fn write_blocks(&self, first: u64, data: &[u8], end: u64) -> Result<()> {
         assert!(data.len().is_multiple_of(SECTOR_BYTES), "whole blocks");
         let (mut block, mut rest) = (first, data);
@@ -200,7 +202,7 @@ impl OverlayFile {
         Ok(())
     }
 
-    /// Sets the length. The caller holds the writers' lock exclusively.
+    /// Sets the length. The caller holds the lock `writers` exclusively.
     fn cut(&self, len: u64) -> Result<()> {
         let block = len / BLOCK;
         let is_parted =

@@ -15,7 +15,7 @@ fn over(below: Arc<dyn Disk>) -> OverlayDisk {
     OverlayDisk::new(below, &MemDisk::new(), "").unwrap()
 }
 
-/// Collects all directories and files of a disk.
+/// Collects all directories and files of a disk in `found`.
 fn everything(disk: &dyn Disk, dir: &str, found: &mut BTreeMap<String, Option<Vec<u8>>>) {
     for name in disk.list(dir).unwrap() {
         let path = if dir.is_empty() {
@@ -100,7 +100,7 @@ fn direct_access_goes_around_the_cache_where_the_disk_can() {
     );
 }
 
-/// Makes a call. The same random numbers give the same call on each disk.
+/// Makes a random call. If `rng` is in the same state, it is the same call on each disk.
 fn act(disk: &dyn Disk, open: &mut Vec<Arc<dyn File>>, rng: &mut Rng) -> String {
     const PATHS: [&str; 7] = ["a", "b", "d/a", "d/b", "d/e/a", "d", "g/a"];
     let path = PATHS[rng.usize(..PATHS.len())];
@@ -188,7 +188,7 @@ fn an_overlay_shows_what_a_changed_copy_would_and_nothing_below_changes() {
 fn what_is_written_is_written_once_and_read_from_there() {
     let clock = Arc::new(SystemClock::new());
     let timed = |disk: MemDisk| {
-        // A byte takes a nanosecond, and no thread waits for it.
+        // Each byte takes a nanosecond of the device's time, but no thread waits.
         Arc::new(ModelDisk::new(
             Arc::new(disk),
             1000,

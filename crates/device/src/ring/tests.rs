@@ -1,5 +1,4 @@
-//! Checks of the kernel's answers to writes that it cannot make whole: its short writes and errors, from descriptors
-//! that cause them.
+//! Tests of writes that the kernel ends early or refuses. Special descriptors cause its short writes and errors.
 
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Read};
@@ -10,7 +9,7 @@ use perdura_base::Result;
 use super::*;
 use crate::AlignedBuf;
 
-/// A file with a descriptor to write to, and nothing else.
+/// A file that has only a descriptor for writing.
 struct Raw(OwnedFd);
 
 impl File for Raw {
@@ -72,7 +71,7 @@ fn write(token: u64, file: &Arc<dyn File>) -> DurableWrite {
     }
 }
 
-/// Submits the writes at once, and returns their results.
+/// Submits the writes together and returns their results. `None`: the system has no rings.
 fn fates(writes: Vec<DurableWrite>) -> Option<Vec<Result<()>>> {
     let queue = match RingQueue::new(Vec::new()) {
         Ok(queue) => queue,
@@ -108,7 +107,7 @@ fn fates(writes: Vec<DurableWrite>) -> Option<Vec<Result<()>>> {
 fn a_short_completion_is_continued_and_fails_with_the_error_of_its_rest() {
     let (mut reader, writer) = std::io::pipe().unwrap();
     let pipe: Arc<dyn File> = Arc::new(Raw(OwnedFd::from(writer)));
-    // The pipe takes a part, and then its reader goes.
+    // The pipe takes a part of the bytes, and then its reader closes it.
     let reading = std::thread::spawn(move || reader.read_exact(&mut [0]).is_ok());
     let fates = fates(vec![write(0, &pipe)]);
     drop(pipe);

@@ -1,13 +1,14 @@
-//! The bytes of a simulated file, in chunks. Files, snapshots and the two views of one file share a chunk until one of
+//! The bytes of a simulated file, in chunks. Files, snapshots and the two views of a file share a chunk until one of
 //! them changes it.
 //!
-//! Most of a file is zeros that were never written, and most crashes and syncs touch little of it. So a chunk of zeros
-//! takes no memory, and making a chunk durable copies only a reference. A write's bytes are kept as the chunks that the
-//! write left.
+//! Most of a file is zeros that were never written, and most crashes and syncs affect little of it. So a chunk of
+//! zeros takes no memory, and making a chunk durable copies only a reference. The bytes of a write are kept as
+//! references to the chunks that the write changed, in their state after it.
 //!
 //! # Invariants
 //!
-//! There are as many chunks as the length needs, and the last one holds zeros beyond the length.
+//! The number of chunks is the length divided by the chunk size, rounded up. The last chunk is zeros after the
+//! length.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -18,11 +19,11 @@ const CHUNK_BYTES: usize = 4096;
 #[derive(Clone, Default)]
 pub(super) struct Content {
     len: usize,
-    /// The chunks. `None`: a chunk of zeros.
+    /// The chunks. `None`: the chunk is all zeros.
     chunks: Vec<Option<Arc<[u8]>>>,
 }
 
-/// Splits a range into its parts, chunk by chunk: the chunk's number, and the range within it.
+/// Splits a range into its parts in each chunk. Returns the number of each chunk and the range within it.
 fn parts(range: Range<usize>) -> impl Iterator<Item = (usize, Range<usize>)> {
     let mut at = range.start;
     std::iter::from_fn(move || {
@@ -39,7 +40,7 @@ impl Content {
         self.len
     }
 
-    /// Fills `out` with the bytes from `start` on, all of which are within the length.
+    /// Fills `out` with the bytes from `start` on. All of them must be within the length.
     pub(super) fn read(&self, start: usize, mut out: &mut [u8]) {
         assert!(start + out.len() <= self.len, "a read beyond the end");
         for (chunk, range) in parts(start..start + out.len()) {
@@ -58,13 +59,13 @@ impl Content {
         out
     }
 
-    /// Returns a chunk that only this file has.
+    /// Returns a chunk for writing. If it is shared, this file first gets a copy.
     fn own(&mut self, chunk: usize) -> &mut [u8] {
         let bytes = &mut self.chunks[chunk];
         Arc::make_mut(bytes.get_or_insert_with(|| Arc::from(&[0; CHUNK_BYTES][..])))
     }
 
-    /// Overwrites bytes, and makes the file longer if it ends before the write does.
+    /// Overwrites bytes. If the write ends after the file, the file grows.
     pub(super) fn write(&mut self, offset: usize, mut data: &[u8]) {
         let end = offset + data.len();
         if end > self.len {
@@ -86,7 +87,7 @@ impl Content {
         }
     }
 
-    /// Cuts the file, or makes it longer with zeros.
+    /// Shortens the file, or lengthens it with zeros.
     pub(super) fn resize(&mut self, len: usize) {
         self.chunks.resize(len.div_ceil(CHUNK_BYTES), None);
         let used = len % CHUNK_BYTES;
@@ -96,7 +97,7 @@ impl Content {
         self.len = len;
     }
 
-    /// Takes the length of another file, and every chunk that the range touches.
+    /// Takes the length of another file, and shares with it every chunk that the range touches.
     pub(super) fn share(&mut self, other: &Content, range: &Range<usize>) {
         self.resize(other.len);
         assert_eq!(
@@ -111,7 +112,7 @@ impl Content {
         }
     }
 
-    /// Flips bits of a byte. Returns whether the file is that long.
+    /// Flips the bits `mask` of a byte. Returns whether the file has that byte.
     pub(super) fn flip(&mut self, byte: usize, mask: u8) -> bool {
         let found = byte < self.len;
         if found {
@@ -120,7 +121,7 @@ impl Content {
         found
     }
 
-    /// Zeroes all bytes from `at` on.
+    /// Sets all bytes from `at` on to zero.
     pub(super) fn zero_from(&mut self, at: usize) {
         let len = self.len;
         self.resize(at.min(len));
@@ -128,16 +129,16 @@ impl Content {
     }
 }
 
-/// The bytes of a write: the chunks of its file that it touched, as it left them.
+/// The bytes of a write: the chunks that it touched, in their state after it.
 #[derive(Clone)]
 pub(super) struct Written {
     range: Range<usize>,
-    /// Their first byte is at a chunk's border of the file.
+    /// The bytes of these chunks. The first chunk begins at a multiple of the chunk size in the file.
     chunks: Content,
 }
 
 impl Written {
-    /// Returns the bytes of a range that has just been written to `file`.
+    /// Returns the bytes of a range. The range must just have been written to `file`.
     pub(super) fn of(file: &Content, range: Range<usize>) -> Written {
         let first = range.start / CHUNK_BYTES;
         let chunks = file.chunks[first..range.end.div_ceil(CHUNK_BYTES)].to_vec();
@@ -153,17 +154,17 @@ impl Written {
         }
     }
 
-    /// Returns the range of the write in its file.
+    /// Returns the range of the write in the file.
     pub(super) fn range(&self) -> &Range<usize> {
         &self.range
     }
 
-    /// Returns the byte of the file with which the chunks begin.
+    /// Returns the offset in the file at which the chunks begin.
     fn base(&self) -> usize {
         self.range.start / CHUNK_BYTES * CHUNK_BYTES
     }
 
-    /// Writes a part of it to its place in another file.
+    /// Writes a part of these bytes to the same offset of another file.
     pub(super) fn put(&self, part: Range<usize>, file: &mut Content) {
         assert!(
             self.range.start <= part.start && part.end <= self.range.end,
@@ -189,19 +190,19 @@ impl Written {
         }
     }
 
-    /// Flips bits of a byte of the file, if the write contains it.
+    /// Flips the bits `mask` of a byte of the file, if the write contains that byte.
     pub(super) fn flip(&mut self, byte: usize, mask: u8) {
         if self.range.contains(&byte) {
             self.chunks.flip(byte - self.base(), mask);
         }
     }
 
-    /// Zeroes the bytes of the file from `at` on.
+    /// Sets those bytes of the write to zero that are at offset `at` of the file or later.
     pub(super) fn zero_from(&mut self, at: usize) {
         self.chunks.zero_from(at.saturating_sub(self.base()));
     }
 
-    /// Cuts it where a file of `len` bytes ends. Returns whether anything is left.
+    /// Drops the bytes after the end of a file of `len` bytes. Returns whether any bytes are left.
     pub(super) fn truncate(&mut self, len: usize) -> bool {
         let end = self.range.end.min(len).max(self.range.start);
         let left = end - self.base();
@@ -222,7 +223,8 @@ mod tests {
 
     use super::*;
 
-    /// Returns a range within `len` and a little beyond, short or as long as some chunks.
+    /// Returns a random range that begins within `len` and may end a little after it. It is shorter than a chunk, or
+    /// as long as several.
     fn range(rng: &mut Rng, len: usize) -> Range<usize> {
         let start = rng.usize(0..=len);
         let most = [5, CHUNK_BYTES, 3 * CHUNK_BYTES][rng.usize(0..3)];
@@ -264,7 +266,7 @@ mod tests {
                             .for_each(|byte| *byte ^= 4);
                     }
                 }
-                // All differences lie within the range: sharing it makes the files equal.
+                // All differences are within the range, so sharing it makes the files equal.
                 if rng.u8(0..8) == 0 {
                     files[1 - at] = files[at].clone();
                     twins[1 - at] = twins[at].clone();

@@ -16,13 +16,13 @@ pub(super) struct SimFile {
     pub(super) handle: Handle,
 }
 
-/// The file that an operation names.
+/// The file that an operation is about.
 pub(super) struct Handle {
     /// The number of the file.
     pub(super) ino: Ino,
-    /// The path under which it was opened.
+    /// The path by which the file was opened.
     pub(super) path: Arc<str>,
-    /// The life of the machine in which it was opened.
+    /// The life of the machine in which the file was opened.
     pub(super) life: u64,
 }
 

@@ -1,4 +1,4 @@
-//! The effects of the simulated machine on durable writes in flight.
+//! The simulated machine's treatment of durable writes in flight.
 
 use std::io;
 use std::sync::Arc;
@@ -11,13 +11,13 @@ use super::queue::Flying;
 use super::state::{State, eio, is_nth};
 use crate::path::bytes_u64;
 
-/// The odds with which a write of a killed life lands: once in the given number of operations. It lands soon, or only
-/// when its file may serve another purpose.
+/// A write of a killed life lands on average after this many operations. With 8 it lands soon, with 512 perhaps only
+/// when its file is used for something else.
 const STRAY_ODDS: [u16; 3] = [8, 64, 512];
 
 impl State {
-    /// Takes a durable write and returns its number. The errors of a write show here, those of a sync when the write
-    /// completes.
+    /// Takes a durable write and returns its number. Fails if a plain write would fail. If a sync would fail, the
+    /// completion of the write has the error.
     pub(super) fn begin_durable(
         &mut self,
         path: &str,
@@ -71,7 +71,7 @@ impl State {
         Ok(number)
     }
 
-    /// Ends a write in flight.
+    /// Completes a write in flight.
     pub(super) fn complete(&mut self, number: u64, path: &str, life: u64) -> Result<()> {
         self.mutating("sync", path, life)?;
         self.check_fence()?;
@@ -102,8 +102,8 @@ impl State {
         Err(Error::io("write", path, eio()))
     }
 
-    /// Puts a write in flight into its file, as a change that is not durable. `None`: it has landed before, it has no
-    /// bytes, or its file is gone.
+    /// Ends a write in flight: its bytes go into the file as a change that is not durable. Returns the file. `None`:
+    /// the write has ended before, it has no bytes, or its file is gone.
     fn land(&mut self, number: u64) -> Option<Ino> {
         let at = self
             .storage
@@ -120,7 +120,8 @@ impl State {
         Some(one.ino)
     }
 
-    /// Puts all writes in flight into their files, in the order of submission. None of them is durable.
+    /// Ends all writes in flight, in the order of submission. Their bytes go into the files as changes that are not
+    /// durable.
     pub(super) fn land_all(&mut self) {
         let mut numbers: Vec<u64> = self.storage.flying.iter().map(|one| one.number).collect();
         numbers.sort_unstable();
@@ -135,14 +136,14 @@ impl State {
         self.storage.strays.clear();
     }
 
-    /// Lands all writes of killed lives.
+    /// Ends all writes that killed lives have left in flight.
     pub(super) fn land_strays(&mut self) {
         for number in std::mem::take(&mut self.storage.strays) {
             self.land(number);
         }
     }
 
-    /// Occasionally lands a write of a killed life for which no lock waits.
+    /// With low odds, ends a write of a killed life whose locks were not kept for it.
     pub(super) fn land_late(&mut self) {
         let stray = self.storage.strays.last().copied();
         if let Some(number) = stray
@@ -154,8 +155,8 @@ impl State {
         }
     }
 
-    /// Abandons the writes in flight of a killed process. If its locks wait for them, they land now. Otherwise they
-    /// land at any time.
+    /// Gives up the writes in flight of a killed process. If its locks are kept until they end, they end now.
+    /// Otherwise each ends at some later time.
     pub(super) fn abandon_flights(&mut self) {
         if self.keeps_locked {
             return self.land_all();

@@ -1,10 +1,11 @@
-//! The bytes of one simulated file: those that readers see, those that the disk holds, and the changes between the two.
+//! The bytes of one simulated file: those that programs see, those that the disk holds, and the changes from the
+//! latter to the former.
 //!
 //! # Invariants
 //!
-//! `live` and `durable` differ only inside the `dirty` ranges of pending changes and inside `stale` ranges. So the cost
-//! of a sync or a crash depends on the changed bytes, not on the size of the file. This makes a thousand crashes a
-//! second possible.
+//! `live` and `durable` differ only within the `dirty` ranges of pending changes and within the `stale` ranges. So
+//! the cost of a sync or a crash depends on the number of changed bytes, not on the size of the file. Only so a
+//! thousand crashes a second are possible.
 
 use std::mem;
 use std::ops::Range;
@@ -14,18 +15,18 @@ use fastrand::Rng;
 use super::Meters;
 use super::content::{Content, Written};
 
-/// A torn write keeps or loses whole sectors of this many bytes. Disks promise no more.
+/// The size of a sector, bytes. A torn write keeps or loses whole sectors. Disks promise no more than that.
 pub(super) const TORN_BYTES: usize = 512;
-/// The most bytes of a lost range that are filled with garbage; the rest are zeros.
+/// The most bytes of a lost range that are filled with garbage. The rest is filled with zeros.
 const GARBAGE_BYTES_MAX: usize = 16 * 1024;
 
 /// A change that no sync has made durable.
 #[derive(Clone)]
 pub(super) struct Pending {
-    /// Its place among all pending operations of the disk.
+    /// The number of the change among all pending operations of the disk.
     pub(super) seq: u64,
     change: Change,
-    /// The range in which it made `live` differ from `durable`.
+    /// The range in which the change made `live` differ from `durable`.
     dirty: Range<usize>,
 }
 
@@ -40,9 +41,9 @@ enum Change {
 pub(super) enum Fate {
     Kept,
     Lost,
-    /// A write keeps its first sectors; a resize is kept.
+    /// A write keeps its first sectors. A resize is kept.
     TornPrefix,
-    /// A write keeps any of its sectors; a resize is kept.
+    /// A write keeps a random subset of its sectors. A resize is kept.
     TornSubset,
     /// The file gets the length but not the bytes.
     LengthOnly,
@@ -53,9 +54,9 @@ pub(super) struct Inode {
     pub(super) live: Content,
     durable: Content,
     pub(super) pending: Vec<Pending>,
-    /// The ranges in which `live` shows bytes that a failed sync dropped.
+    /// The ranges in which `live` has bytes that a failed sync dropped and `durable` lacks.
     stale: Vec<Range<usize>>,
-    /// The number of handles that are open in this life of the machine.
+    /// The number of handles that are open in the present life of the machine.
     pub(super) handles: usize,
 }
 
@@ -88,8 +89,7 @@ impl Inode {
         self.pending.push(Pending { seq, change, dirty });
     }
 
-    /// Makes all pending changes durable. Where no failed sync has left readers with bytes that the disk does not hold,
-    /// the disk shares the bytes that readers see.
+    /// Makes all pending changes durable. If no range is stale, `durable` then shares the changed chunks with `live`.
     pub(super) fn sync(&mut self) {
         let Inode {
             live,
@@ -116,8 +116,8 @@ impl Inode {
         );
     }
 
-    /// Makes the last write durable, and of the other changes only those that it overwrites. A device never restores an
-    /// older write.
+    /// Makes the last write durable, and also the earlier changes that it overwrites, because a device never restores
+    /// older bytes.
     pub(super) fn sync_last(&mut self) {
         let last = self.pop_write();
         let range = last.dirty.clone();
@@ -148,8 +148,8 @@ impl Inode {
         );
     }
 
-    /// Fails the last write, which was a durable one. Some of its sectors are durable. Reads show all of it if `keeps`
-    /// is set, else only what is durable.
+    /// Fails the last write, which is a durable write. Some of its sectors become durable. If `keeps` is set, reads
+    /// still show all its bytes, otherwise only the durable ones.
     pub(super) fn fail_last(&mut self, keeps: bool, rng: &mut Rng, meters: &mut Meters) {
         let last = self.pop_write();
         assert!(
@@ -179,7 +179,7 @@ impl Inode {
         last
     }
 
-    /// Fails a sync after which reads still show the new bytes. Some sectors are durable, and the others never will be.
+    /// Fails a sync. Some sectors become durable, the others never will. Reads still show all the new bytes.
     pub(super) fn fail_sync_keeping(&mut self, rng: &mut Rng, meters: &mut Meters) {
         let pending = mem::take(&mut self.pending);
         for one in &pending {
@@ -193,13 +193,13 @@ impl Inode {
         self.stale.extend(pending.into_iter().map(|one| one.dirty));
     }
 
-    /// Makes the file read as it did when it was last durable.
+    /// Makes the file read like its durable state.
     pub(super) fn revert(&mut self, meters: &mut Meters) {
         meters.add("lost_write", self.pending.len());
         self.forget_changes();
     }
 
-    /// Crashes the file. Decides for each pending change separately.
+    /// Crashes the file. `fate` decides what happens to each pending change.
     pub(super) fn crash(
         &mut self,
         mut fate: impl FnMut(&Pending, &mut Rng) -> Fate,
@@ -216,7 +216,7 @@ impl Inode {
         self.handles = 0;
     }
 
-    /// Brings `live` back to `durable`, at the cost of what differs.
+    /// Makes `live` equal to `durable`. Only the differing ranges are copied.
     fn forget_changes(&mut self) {
         let Inode {
             live,
@@ -271,7 +271,7 @@ impl Inode {
         }
     }
 
-    /// Flips a bit in all copies of the byte. Returns whether the file is that long.
+    /// Flips the bits `mask` of a byte in all copies. Returns whether the file has that byte.
     pub(super) fn flip(&mut self, byte: usize, mask: u8) -> bool {
         let mut found = false;
         for bytes in [&mut self.live, &mut self.durable] {
@@ -285,7 +285,7 @@ impl Inode {
         found
     }
 
-    /// Zeroes all bytes from `at` on in all copies.
+    /// Sets all bytes from `at` on to zero in all copies.
     pub(super) fn zero_from(&mut self, at: usize) {
         for bytes in [&mut self.live, &mut self.durable] {
             bytes.zero_from(at);
@@ -297,7 +297,7 @@ impl Inode {
         }
     }
 
-    /// Cuts all copies to `len` bytes.
+    /// Shortens all copies to `len` bytes.
     pub(super) fn truncate(&mut self, len: usize) {
         for bytes in [&mut self.live, &mut self.durable] {
             bytes.resize(len.min(bytes.len()));
@@ -315,8 +315,8 @@ impl Inode {
     }
 }
 
-/// Writes the sectors of a write that `keep` chooses by their number in the file. Returns the number of sectors that it
-/// did not choose.
+/// Writes those sectors of a write for which `keep` returns true, given their number in the file. Returns the number
+/// of the other sectors.
 fn tear(bytes: &mut Content, written: &Written, mut keep: impl FnMut(usize) -> bool) -> usize {
     let (mut at, end, mut lost) = (written.range().start, written.range().end, 0);
     while at < end {
@@ -333,7 +333,7 @@ fn tear(bytes: &mut Content, written: &Written, mut keep: impl FnMut(usize) -> b
     lost
 }
 
-/// Makes the bytes `len` long, with zeros or garbage at the end.
+/// Lengthens a file to `len` bytes. The new bytes are zeros or garbage.
 fn lengthen(bytes: &mut Content, len: usize, rng: &mut Rng, meters: &mut Meters) {
     let old = bytes.len();
     if len <= old {

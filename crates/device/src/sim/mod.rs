@@ -1,21 +1,23 @@
-//! A simulated disk that fails: memory that distinguishes synced from unsynced changes, and loses the
-//! unsynced ones in every way a real disk may.
+//! A simulated disk that fails. It is memory that distinguishes synced from unsynced changes, and loses unsynced ones
+//! in every way that a real disk may.
 //!
-//! Each file has the bytes programs see, the bytes the platter holds, and the writes between the two. Each name has the
-//! same. [`SimDisk::crash`] chooses which of the writes and names survive, by a [`CrashProfile`] and a seed, and starts
-//! the machine's next life. The disk refuses handles and locks of earlier lives, so a stale engine cannot write to it.
-//! A [`FaultPlan`] makes single operations fail. `docs/fault-model.md` lists every fault.
+//! A file has the bytes that programs see, the bytes that the disk holds, and the pending writes between the two. The
+//! names are kept in the same way. [`SimDisk::crash`] decides by a [`CrashProfile`] and a seed which pending writes
+//! and names survive, and begins the machine's next life. The disk refuses handles and locks of earlier lives, so an
+//! engine of an earlier life cannot write to it. A [`FaultPlan`] makes single operations fail. `docs/fault-model.md`
+//! lists every fault.
 //!
-//! # Why this way
+//! # Why it is built this way
 //!
-//! The simulator runs over a thousand crashes and recoveries a second, so no operation copies a file. A sync applies
-//! the writes since the last one, and a crash changes only the bytes that differ. [`SimDisk::snapshot`] shares the
-//! chunks of every file (`content`), and a change copies a chunk.
+//! The simulator runs more than a thousand crashes and recoveries a second, so no operation may copy a whole file. A
+//! sync applies only the writes since the last one, and a crash changes only the bytes that differ.
+//! [`SimDisk::snapshot`] shares the chunks of every file (`content`), and a change copies only one chunk.
 //!
 //! # Invariants
 //!
-//! * Equal seeds, operations, plans and crashes give equal bytes, errors and counts.
-//! * Bytes survive every crash once a sync of their file returned `Ok`, and names once a sync of their directory did.
+//! * The same seed, operations, plans and crashes always give the same bytes, errors and counts.
+//! * When a sync of a file has returned `Ok`, its bytes survive every crash. When a sync of a directory has, its
+//!   names do.
 
 mod content;
 mod file;
@@ -47,15 +49,15 @@ use crate::{Access, Disk, DurableQueue, File, FileId, Locks};
 use file::{Handle, SimFile};
 use queue::SimQueue;
 
-/// A simulated disk. Clones of the `Arc` are the same disk; so are the views of [`SimDisk::life`].
+/// A simulated disk. Clones of the `Arc` and the views of [`SimDisk::life`] are the same disk.
 pub struct SimDisk {
-    /// One lock over everything: the simulator has one thread, so the lock is never contended.
+    /// One lock for all the state. It is never contended, because the simulator has one thread.
     state: Arc<Mutex<State>>,
-    /// The life this view belongs to. `None`: the disk itself, which belongs to all lives.
+    /// The life to which this view belongs. `None`: this is the disk itself, which can be used in all lives.
     life: Option<u64>,
 }
 
-/// The complete state of a simulated disk at one moment, unsynced changes included.
+/// The complete state of a simulated disk at one time, with the unsynced changes.
 #[derive(Clone)]
 pub struct SimSnapshot {
     storage: Storage,
@@ -78,7 +80,7 @@ impl fmt::Debug for SimSnapshot {
 }
 
 impl SimDisk {
-    /// Returns an empty disk. `seed` decides which changes its failed syncs lose.
+    /// Returns an empty disk. `seed` decides which changes are lost by failed syncs.
     #[must_use]
     pub fn new(seed: u64) -> Arc<SimDisk> {
         Arc::new(SimDisk {
@@ -87,7 +89,8 @@ impl SimDisk {
         })
     }
 
-    /// Returns a view of the disk that dies with the next crash, as the engine that holds it does.
+    /// Returns a view of the disk for the present life. After the next crash the view cannot be used, like the engine
+    /// that holds it.
     #[must_use]
     pub fn life(&self) -> Arc<SimDisk> {
         let life = self.state.lock().life;
@@ -97,44 +100,44 @@ impl SimDisk {
         })
     }
 
-    /// Plans the faults to come. Their counts start at the next operation.
+    /// Sets the faults of the next operations. The counts in the plan begin with the next operation.
     pub fn set_plan(&self, plan: FaultPlan) {
         self.state.lock().set_plan(plan);
     }
 
-    /// Crashes and restarts the machine: `profile` and `seed` choose which pending changes survive.
-    /// Handles and locks become invalid, and only the capacity of the plan stays in force.
+    /// Crashes and restarts the machine. `profile` and `seed` decide which pending changes survive. Handles and locks
+    /// become invalid. Of the plan only the capacity stays in force.
     pub fn crash(&self, profile: CrashProfile, seed: u64) {
         self.state.lock().crash(profile, seed);
     }
 
-    /// Crashes the machine like [`crash`](Self::crash), but bit i of `keep` says whether the i-th of the
-    /// [`pending_ops`](Self::pending_ops) survives. None beyond the 64th does. For exhaustive tests.
+    /// Crashes the machine like [`crash`](Self::crash), but bit i of `keep` decides whether the i-th of the
+    /// [`pending_ops`](Self::pending_ops) survives. Operations after the 64th do not. For exhaustive tests.
     pub fn crash_keeping(&self, keep: u64) {
         self.state.lock().crash_keeping(keep);
     }
 
-    /// Ends all processes of former lives and lands their writes in flight.
+    /// Ends all processes of earlier lives: their writes in flight end now.
     pub fn end_former_lives(&self) {
         self.state.lock().land_strays();
     }
 
-    /// Returns whether the machine has power: no planned power cut has struck in this life.
+    /// Returns whether the machine has power. A planned power cut takes it away until the next crash.
     #[must_use]
     pub fn has_power(&self) -> bool {
         !self.state.lock().power_is_cut
     }
 
-    /// Returns the number of writes, resizes and operations on names that are not durable, including the writes in
-    /// flight.
+    /// Returns the number of pending operations: writes, resizes and changes of names that are not durable, and
+    /// writes in flight.
     #[must_use]
     pub fn pending_ops(&self) -> usize {
         let state = self.state.lock();
         state.storage.pending_seqs().len() + state.storage.flying.len()
     }
 
-    /// Returns the number of mutating operations (create, rename, remove, write, allocate, `set_len`, sync, `sync_dir`)
-    /// since the disk was made, over all lives.
+    /// Returns the number of changing operations (create, rename, remove, write, allocate, `set_len`, sync,
+    /// `sync_dir`) since the disk was made, in all lives together.
     #[must_use]
     pub fn ops(&self) -> u64 {
         self.state.lock().ops
@@ -152,8 +155,8 @@ impl SimDisk {
         self.state.lock().meters.0.values().sum()
     }
 
-    /// Flips bit `bit` (0 to 7) of a byte, on the disk and in all caches, as bit rot does. Returns whether the file
-    /// exists and is that long.
+    /// Flips bit `bit` (0 to 7) of a byte on the disk and in all caches, like bit rot. Returns whether the file
+    /// exists and has that byte.
     pub fn flip(&self, path: &str, byte: u64, bit: u8) -> bool {
         let mut state = self.state.lock();
         let Some(&ino) = state.storage.names.live.get(path) else {
@@ -180,7 +183,7 @@ impl SimDisk {
             .collect()
     }
 
-    /// Returns the bytes of a file as programs see them. Works without power and counts as no operation.
+    /// Returns the bytes of a file as programs see them. Works without power, and is not counted as an operation.
     pub fn read_all(&self, path: &str) -> Result<Vec<u8>> {
         let mut state = self.state.lock();
         let ino = state.storage.names.live.get(path).copied();
@@ -188,8 +191,8 @@ impl SimDisk {
         Ok(state.inode(ino).live.to_vec())
     }
 
-    /// Cuts a file to `len` bytes on the disk and in all caches, as damage does. A shorter or
-    /// missing file stays as it is.
+    /// Shortens a file to `len` bytes on the disk and in all caches, like damage. Does nothing if the file is shorter
+    /// or does not exist.
     pub fn truncate_file(&self, path: &str, len: u64) {
         let mut state = self.state.lock();
         if let Some(&ino) = state.storage.names.live.get(path) {
@@ -199,8 +202,8 @@ impl SimDisk {
         }
     }
 
-    /// Zeroes a file's bytes from `at` on, on the disk and in all caches, as damage does. A missing
-    /// file stays missing.
+    /// Sets a file's bytes from `at` on to zero, on the disk and in all caches, like damage. Does nothing if the file
+    /// does not exist.
     pub fn zero_from(&self, path: &str, at: u64) {
         let mut state = self.state.lock();
         if let Some(&ino) = state.storage.names.live.get(path) {
@@ -210,7 +213,7 @@ impl SimDisk {
         }
     }
 
-    /// Returns all files, names and pending changes as they are now.
+    /// Returns the present state: all files, names and pending changes.
     #[must_use]
     pub fn snapshot(&self) -> SimSnapshot {
         let mut storage = self.state.lock().storage.clone();
@@ -221,8 +224,8 @@ impl SimDisk {
         SimSnapshot { storage }
     }
 
-    /// Restores the disk to the snapshot, pending changes included, and starts a new life: with power,
-    /// without a plan, and without open handles or locks.
+    /// Restores the disk to a snapshot with its pending changes, and begins a new life: with power, without a plan,
+    /// and without open handles or locks.
     pub fn restore(&self, snapshot: &SimSnapshot) {
         let open = |inode: &inode::Inode| inode.handles > 0;
         assert!(
@@ -372,7 +375,7 @@ impl Disk for SimDisk {
         })))
     }
 
-    /// A directory is never removed, so its path numbers it.
+    /// The identity of a directory is made from its path, because a directory is never removed.
     fn identity(&self, path: &str) -> Result<Option<FileId>> {
         let path = check_dir(path)?;
         let state = self.state.lock();
@@ -405,7 +408,7 @@ impl Disk for SimDisk {
     }
 }
 
-/// A guard that releases a lock of this life when it is dropped.
+/// A guard that releases a lock when it is dropped, unless that happens in a later life.
 struct Guard {
     state: Arc<Mutex<State>>,
     life: u64,

@@ -1,9 +1,9 @@
-//! The names of the simulated disk: those that programs see, those that the disk holds, and the operations between the
-//! two.
+//! The names of the simulated disk: those that programs see, those that the disk holds, and the pending operations
+//! between the two.
 //!
-//! An operation becomes durable when its directory is synced. A rename becomes durable when the directory of its target
-//! is synced. As in a journalling file system, an operation that becomes durable makes the earlier pending operations
-//! on the same names durable too: a name never returns to an older state.
+//! An operation becomes durable when its directory is synced. For a rename that is the directory of its target. As in
+//! a journalling file system, an operation that becomes durable also makes the earlier pending operations on the same
+//! names durable. So a name never returns to an older state.
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use crate::path::parent;
 
-/// The number of a file, never used again.
+/// The number of a file. It is never used again.
 pub(super) type Ino = u64;
 
 #[derive(Clone)]
@@ -68,7 +68,7 @@ pub(super) struct Names {
     pub(super) live: BTreeMap<Arc<str>, Ino>,
     durable: BTreeMap<Arc<str>, Ino>,
     pending: Vec<PendingName>,
-    /// The directories. They are durable at once; only the names of files can be lost.
+    /// The directories. They are durable at once. Only names of files can be lost.
     pub(super) dirs: BTreeSet<String>,
 }
 
@@ -77,7 +77,7 @@ impl Names {
         dir.is_empty() || self.dirs.contains(dir)
     }
 
-    /// Creates a name. The caller has checked that the name is free.
+    /// Creates a name. The caller has checked that the name does not exist.
     pub(super) fn create(&mut self, seq: u64, path: &str, ino: Ino) {
         let path: Arc<str> = path.into();
         let before = self.live.insert(Arc::clone(&path), ino);
@@ -93,7 +93,7 @@ impl Names {
         self.pending.push(PendingName { seq, op });
     }
 
-    /// Renames a file. Returns whether it existed.
+    /// Renames a file. Returns whether the file existed.
     pub(super) fn rename(&mut self, seq: u64, from: &str, to: &str) -> bool {
         let Some((from, ino)) = self.live.remove_entry(from) else {
             return false;
@@ -106,7 +106,7 @@ impl Names {
         true
     }
 
-    /// Removes a name. Returns whether it existed.
+    /// Removes a name. Returns whether the name existed.
     pub(super) fn remove(&mut self, seq: u64, path: &str) -> bool {
         let Some((path, ino)) = self.live.remove_entry(path) else {
             return false;
@@ -115,7 +115,7 @@ impl Names {
         true
     }
 
-    /// Returns the places of all pending operations, in order.
+    /// Returns the sequence numbers of all pending operations, ascending.
     pub(super) fn pending_seqs(&self) -> impl Iterator<Item = u64> {
         self.pending.iter().map(|one| one.seq)
     }
@@ -125,8 +125,8 @@ impl Names {
         self.persist(keep);
     }
 
-    /// Crashes the names. Keeps the operations that `survives` chooses, and the operations that they depend on. Returns
-    /// the number of operations lost.
+    /// Crashes the names. Keeps the operations for which `survives` returns true, and the operations on which they
+    /// depend. Returns the number of lost operations.
     pub(super) fn crash(&mut self, mut survives: impl FnMut(u64) -> bool) -> usize {
         if self.pending.is_empty() {
             return 0;
@@ -139,7 +139,7 @@ impl Names {
         lost
     }
 
-    /// Makes the chosen operations durable, with the earlier ones on the same names.
+    /// Makes the chosen operations durable, and also the earlier operations on the same names.
     fn persist(&mut self, mut keep: Vec<bool>) {
         assert_eq!(
             keep.len(),
@@ -167,7 +167,7 @@ impl Names {
         assert_eq!(kept.next(), None, "every fate is used");
     }
 
-    /// Returns every file that has a name, or had one that a crash can restore.
+    /// Returns every file that has a name, or whose name can come back after a crash.
     pub(super) fn referenced(&self) -> BTreeSet<Ino> {
         let named = self.live.values().chain(self.durable.values()).copied();
         named

@@ -1,35 +1,35 @@
-//! Fault plans, and the profiles by which a crash chooses what survives.
+//! Fault plans, and the profiles that decide which operations survive a crash.
 
-/// The state in which a failed sync leaves the file.
+/// The state of a file after a failed sync.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SyncFailure {
-    /// The behaviour of ext4 and XFS. The error is reported once, and reads keep showing the new bytes. Some sectors
-    /// reached the disk, and the next sync returns `Ok` without the lost ones.
+    /// As on ext4 and XFS. The error is reported once, and reads still show the new bytes. Some sectors have reached
+    /// the disk. The next sync returns `Ok` although the other sectors are lost.
     KeepsNew,
-    /// The behaviour of btrfs: the error is reported and the file reads as it did at its last good sync.
+    /// As on btrfs. The error is reported, and the file reads as it did after its last successful sync.
     Reverts,
 }
 
-/// The faults of one life of the machine. All counts start at one, with the first operation
-/// after [`SimDisk::set_plan`](super::SimDisk::set_plan). The default plans nothing.
+/// The faults of one life of the machine. All counts begin at one with the first operation after
+/// [`SimDisk::set_plan`](super::SimDisk::set_plan). The default plan has no faults.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FaultPlan {
-    /// Power fails instead of the n-th mutating operation. From then on every operation fails,
-    /// reads too, until [`SimDisk::crash`](super::SimDisk::crash).
+    /// Power fails instead of the n-th changing operation. From then on every operation fails, reads too, until
+    /// [`SimDisk::crash`](super::SimDisk::crash).
     pub cut_after_ops: Option<u64>,
-    /// The n-th sync of a file fails, in this way.
+    /// The n-th sync of a file fails, with this effect.
     pub fail_sync_at: Option<(u64, SyncFailure)>,
-    /// From the n-th operation on that makes a file longer, the disk is full for the second number of such operations.
+    /// The disk is full for some operations that lengthen a file: from the n-th such operation on, for as many as the
+    /// second number says.
     pub enospc_at: Option<(u64, u64)>,
-    /// The lengths of all files together may not grow beyond this many bytes. Unlike the rest
-    /// of the plan it stays in force after a crash.
+    /// The most bytes of all files together. Unlike the rest of the plan it stays in force after a crash.
     pub capacity_bytes: Option<u64>,
     /// The n-th write fails once with `EIO` and writes nothing.
     pub fail_write_at: Option<u64>,
-    /// From the n-th write on, the second number of writes are refused for want of space, as on copy-on-write file
-    /// systems. The file does not grow by them. Some of the bytes may have been written.
+    /// From the n-th write on, as many writes as the second number says are refused because there is no space, as on
+    /// copy-on-write file systems. The file does not grow by them. Some of their bytes may have been written.
     pub refuse_write_at: Option<(u64, u64)>,
-    /// From the n-th write on every write and sync fails because another process owns the disk.
+    /// From the n-th write on every write and sync fails, because another process owns the disk.
     pub fence_write_at: Option<u64>,
     /// The n-th rename or removal fails once with `EIO` and changes nothing.
     pub fail_name_at: Option<u64>,
@@ -37,22 +37,22 @@ pub struct FaultPlan {
     pub fail_read_at: Option<u64>,
 }
 
-/// The choice of the operations that survive a crash, of those that are not durable.
+/// The rule that decides which operations survive a crash, of those that are not durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CrashProfile {
     /// No operation.
     Nothing,
-    /// All operations: the kindest crash.
+    /// All operations. This is the mildest crash.
     Everything,
-    /// The process dies and the machine keeps running: programs see everything, nothing more becomes
-    /// durable, and a later crash decides what survives.
+    /// The process dies and the machine keeps running. Programs see all operations. Nothing more becomes durable, and
+    /// a later crash decides which operations survive.
     Killed,
-    /// The operations before some moment, over all files and names. The last write may be torn: a prefix of its
+    /// All operations up to some moment, over all files and names. The last write may be torn: a prefix of its
     /// 512-byte sectors survives.
     Ordered,
-    /// Any subset, each write torn to any subset of its 512-byte sectors. A file may be longer
-    /// without the data that made it so, with zeros or garbage there. Operations on one name
-    /// keep their order.
+    /// Any subset of the operations. Of each write, any subset of its 512-byte sectors. A file may be longer without
+    /// the bytes that were written there, with zeros or garbage in their place. Operations on the same name keep
+    /// their order.
     Worst,
 }
 

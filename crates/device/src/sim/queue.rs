@@ -1,9 +1,10 @@
-//! Durable writes of the simulated disk. They complete late and in any order, and one may fail while others do not.
+//! The queue of durable writes of the simulated disk. Writes complete late and in any order, and each may fail
+//! separately.
 //!
-//! A write in flight is not in the file yet. A completion makes its range durable, and no other range. A power cut
-//! turns the writes in flight into changes that are not durable, and any part of them may survive. When a process is
-//! killed, its writes in flight land all the same. If [`Disk::keep_locked`](crate::Disk::keep_locked) has named locks
-//! for them, they land before the next life gets the lock, else at any time in that life.
+//! The bytes of a write in flight are not yet in the file. Its completion makes its range durable, and no other
+//! range. A power cut turns the writes in flight into changes that are not durable, of which any part may survive. If
+//! a process is killed, its writes in flight end all the same. If [`Disk::keep_locked`](crate::Disk::keep_locked) was
+//! called with locks, the writes end before the next life gets them. Otherwise they end at any time in that life.
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -25,7 +26,7 @@ pub(super) struct Flying {
     pub(super) ino: Ino,
     pub(super) offset: u64,
     pub(super) data: Arc<[u8]>,
-    /// Its number among all writes in flight, by which it is ended.
+    /// The number of the write. It identifies the write when it ends.
     pub(super) number: u64,
 }
 
@@ -39,11 +40,12 @@ pub(super) struct SimQueue {
 /// The writes of one queue.
 #[derive(Default)]
 pub(super) struct Own {
-    /// The writes in flight, each with its number.
+    /// The writes in flight, each with the number that the machine gave it.
     flying: Vec<(u64, DurableWrite)>,
-    /// The writes that have ended.
+    /// The writes that have ended and were not collected.
     done: Vec<Completed>,
-    /// The files of the ended writes. The last handle of a file takes the machine's lock when it is dropped.
+    /// The files of the ended writes. Dropping the last handle of a file locks the machine, so it is done without
+    /// that lock.
     files: Vec<Arc<dyn File>>,
 }
 
@@ -57,9 +59,9 @@ impl Own {
         });
     }
 
-    /// Ends one write that the seed chooses.
+    /// Ends one of the writes in flight, which the seed chooses.
     fn land_one(&mut self, state: &mut State, life: u64) {
-        // A process that sleeps through a crash finds that all its writes in flight have failed.
+        // If a process has slept through a crash, all its writes in flight have failed.
         let is_known = state.life != life || state.storage.flying.len() >= self.flying.len();
         assert!(
             self.flying.len() <= DEPTH && is_known,
@@ -73,7 +75,7 @@ impl Own {
 }
 
 impl SimQueue {
-    /// Works on the queue while both it and the machine are locked.
+    /// Calls `work` with both the machine and the queue locked.
     fn with<T>(&self, work: impl FnOnce(&mut Own, &mut State) -> T) -> T {
         let (result, files) = {
             let (mut state, mut own) = (self.state.lock(), self.own.lock());
@@ -130,14 +132,14 @@ impl DurableQueue for SimQueue {
 }
 
 impl Drop for SimQueue {
-    /// Waits for the writes in flight, if the queue is dropped in its own life.
+    /// Waits for the writes in flight, unless the machine has crashed since the queue was made.
     fn drop(&mut self) {
         self.with(|own, state| {
             while state.life == self.life && !own.flying.is_empty() {
                 own.land_one(state, self.life);
             }
         });
-        // After a crash the machine has already decided about the rest.
+        // If the machine has crashed, it has already decided about the writes that are left.
         let mut own = self.own.lock();
         let (flying, done) = (
             std::mem::take(&mut own.flying),

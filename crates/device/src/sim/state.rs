@@ -1,4 +1,4 @@
-//! The simulated machine: its files, and the faults that strike its operations.
+//! The simulated machine: its files, and the faults of its operations.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -13,10 +13,10 @@ use super::queue::Flying;
 use super::{CrashProfile, FaultPlan, SyncFailure};
 use crate::path::{bytes_u64, parent};
 
-/// The size of the longest simulated file, bytes. A wild offset then gives an error instead of an exhausted machine.
+/// The most bytes of a simulated file. So a wrong offset gives an error instead of using all memory.
 const FILE_BYTES_MAX: u64 = 1 << 32;
 
-/// Counts of injected faults by kind.
+/// The number of injected faults of each kind.
 #[derive(Clone, Default)]
 pub(super) struct Meters(pub(super) BTreeMap<&'static str, u64>);
 
@@ -28,25 +28,25 @@ impl Meters {
     }
 }
 
-/// Files, names and the random state: the contents of a snapshot.
+/// The files, the names and the state of the random numbers. A snapshot is a copy of this.
 #[derive(Clone)]
 pub(super) struct Storage {
     pub(super) inodes: BTreeMap<Ino, Inode>,
     pub(super) names: Names,
     next_ino: Ino,
-    /// The number of the last pending operation over all files and names.
+    /// The number of the last pending operation. Operations on files and names are numbered together.
     seq: u64,
     pub(super) rng: Rng,
-    /// Durable writes in flight, and the number of them so far.
+    /// The durable writes in flight. The field after this is their number so far, ended ones included.
     pub(super) flying: Vec<Flying>,
     pub(super) flights: u64,
-    /// The writes that a killed process left in flight and that land in a later life.
+    /// The numbers of the writes that killed processes have left in flight and that end in a later life.
     pub(super) strays: Vec<u64>,
-    /// The odds with which one of them lands: once in this number of operations.
+    /// One of these writes ends on average after this many operations.
     pub(super) stray_odds: u16,
 }
 
-/// Operations since the plan was set.
+/// The number of operations of each kind since the plan was set.
 #[derive(Default)]
 pub(super) struct Since {
     ops: u64,
@@ -61,13 +61,13 @@ pub(super) struct State {
     pub(super) storage: Storage,
     pub(super) plan: FaultPlan,
     pub(super) since: Since,
-    /// The number of mutating operations over all lives.
+    /// The number of changing operations in all lives.
     pub(super) ops: u64,
-    /// The life of the machine. Handles of an earlier life are refused.
+    /// The number of the present life. Handles of earlier lives are refused.
     pub(super) life: u64,
     pub(super) power_is_cut: bool,
     pub(super) locks: BTreeSet<String>,
-    /// True if the locks of this life are kept until its last write has landed.
+    /// True if the locks of this life are kept until its last write has ended.
     pub(super) keeps_locked: bool,
     pub(super) meters: Meters,
 }
@@ -76,7 +76,7 @@ pub(super) fn eio() -> io::Error {
     io::Error::from_raw_os_error(libc::EIO)
 }
 
-/// Counts an operation. Returns whether it is the one that the plan names.
+/// Counts an operation. Returns whether it is the one for which a fault is planned.
 pub(super) fn is_nth(count: &mut u64, planned: Option<u64>) -> bool {
     *count += 1;
     planned == Some(*count)
@@ -112,7 +112,7 @@ impl State {
         self.since = Since::default();
     }
 
-    /// Refuses operations of a machine without power or of an earlier life.
+    /// Fails if the machine has no power, or if `life` is an earlier life.
     pub(super) fn alive(&self, op: &'static str, path: &str, life: u64) -> Result<()> {
         if life != self.life {
             let source = io::Error::other("the machine has restarted since this was opened");
@@ -124,7 +124,7 @@ impl State {
         Ok(())
     }
 
-    /// Like [`alive`](Self::alive), for an operation that changes the disk.
+    /// Like [`alive`](Self::alive), but for an operation that changes the disk. Counts it.
     pub(super) fn mutating(&mut self, op: &'static str, path: &str, life: u64) -> Result<()> {
         self.alive(op, path, life)?;
         if self
@@ -151,7 +151,7 @@ impl State {
         self.storage.seq
     }
 
-    /// Returns an open file of this life.
+    /// Returns the inode of a file that is open in this life.
     pub(super) fn inode(&mut self, ino: Ino) -> &mut Inode {
         self.storage
             .inodes
@@ -192,8 +192,8 @@ impl State {
         Ok(())
     }
 
-    /// Renames a file, or refuses if the target exists. The pending operation is a rename. An older file of that name
-    /// can only be one whose removal is pending before it.
+    /// Renames a file. Fails if the target exists. The pending operation is a plain rename: a file that had the
+    /// target's name before can only be one whose removal is pending before it.
     pub(super) fn publish(&mut self, from: &str, to: &str, life: u64) -> Result<()> {
         self.mutating("publish", from, life)?;
         self.strike_name("publish", from)?;
@@ -293,12 +293,12 @@ impl State {
         Ok(())
     }
 
-    /// Returns the part of the data that a refused write has written.
+    /// Returns the part of `data` that a refused write has nevertheless written.
     pub(super) fn some_sectors<'a>(&mut self, data: &'a [u8]) -> &'a [u8] {
         &data[..self.storage.rng.usize(0..=data.len() / TORN_BYTES) * TORN_BYTES]
     }
 
-    /// Changes the length. An allocation never makes a file shorter.
+    /// Changes the length of a file. An allocation never shortens it.
     pub(super) fn resize(&mut self, op: &'static str, file: &Handle, len: u64) -> Result<()> {
         self.mutating(op, &file.path, file.life)?;
         let len = self.admit(op, file.ino, &file.path, len)?;
@@ -341,7 +341,7 @@ impl State {
         Err(Error::io("sync", &*file.path, eio()))
     }
 
-    /// Checks that a file may reach to `end`, and returns `end` as an index.
+    /// Checks that a file may grow to `end`. Returns `end` as an index.
     pub(super) fn admit(
         &mut self,
         op: &'static str,
@@ -412,8 +412,8 @@ impl State {
                 self.end_life(&mut rng, |seq, _| seq <= last, fate);
             }
             CrashProfile::Worst => {
-                // The odds differ from crash to crash. So the survival of nearly all or of nearly nothing is as common
-                // as that of half.
+                // The odds differ in each crash. So a crash in which nearly all or nearly no changes survive is as
+                // likely as one in which half do.
                 let (kept, torn) = (rng.u8(0..=100), rng.u8(0..=50));
                 let fate = move |_: &Pending, rng: &mut Rng| {
                     if rng.u8(0..100) < torn {
@@ -431,8 +431,8 @@ impl State {
         }
     }
 
-    /// Crashes the machine. Keeps exactly the pending operations whose bit is set, in their order, and the names those
-    /// depend on.
+    /// Crashes the machine. Keeps exactly the pending operations whose bit in `mask` is set, and the operations on
+    /// names on which they depend.
     pub(super) fn crash_keeping(&mut self, mask: u64) {
         self.land_all();
         let seqs = self.storage.pending_seqs();
@@ -471,7 +471,7 @@ impl State {
         self.restart_machine();
     }
 
-    /// Ends the process. Its writes stay as they are, synced or not.
+    /// Ends the process. Its changes stay as they are, pending or durable.
     fn end_process(&mut self) {
         for inode in self.storage.inodes.values_mut() {
             inode.handles = 0;
@@ -489,7 +489,7 @@ impl State {
         });
     }
 
-    /// Starts the machine's next life, with power and without open handles or locks.
+    /// Begins the next life of the machine, with power and without open handles or locks.
     pub(super) fn begin_life(&mut self) {
         self.life += 1;
         self.power_is_cut = false;
@@ -499,7 +499,7 @@ impl State {
 }
 
 impl Storage {
-    /// Returns the places of all pending operations, sorted.
+    /// Returns the sequence numbers of all pending operations, ascending.
     pub(super) fn pending_seqs(&self) -> Vec<u64> {
         let mut seqs: Vec<u64> = self.names.pending_seqs().collect();
         for inode in self.inodes.values() {
@@ -513,7 +513,7 @@ impl Storage {
         seqs
     }
 
-    /// Drops files that no name, handle or crash can reach.
+    /// Drops files that no name and no handle leads to, now or after a crash.
     pub(super) fn forget_unreachable(&mut self) {
         if self.inodes.len() > self.names.live.len() {
             let named = self.names.referenced();

@@ -1,4 +1,4 @@
-//! Checks that each fault does what `docs/fault-model.md` says, and that nothing synced is ever lost.
+//! Checks that each fault behaves as `docs/fault-model.md` describes it, and that synced bytes are never lost.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ fn new_file(disk: &SimDisk, path: &str) -> Arc<dyn File> {
     disk.create(path, Access::Buffered).unwrap()
 }
 
-/// Makes a file with durable name and content.
+/// Makes a file whose name and contents are durable.
 fn durable_file(disk: &SimDisk, path: &str, data: &[u8]) -> Arc<dyn File> {
     let file = new_file(disk, path);
     file.write_at(0, data).unwrap();
@@ -23,7 +23,7 @@ fn contents(disk: &SimDisk, path: &str) -> Option<Vec<u8>> {
     disk.read_all(path).ok()
 }
 
-/// Returns every outcome of crashing after `act`, over many seeds of one profile.
+/// Calls `act` and then crashes, for many seeds of one profile. Returns all results of `look`.
 fn outcomes<T: Ord>(
     profile: CrashProfile,
     act: impl Fn(&SimDisk),
@@ -96,7 +96,7 @@ fn an_ordered_crash_keeps_a_prefix() {
         (2, 1, true),
     ];
     assert!(seen.is_subset(&BTreeSet::from(prefixes)), "{seen:?}");
-    // A torn write within one sector is either there or not, so every prefix is reached.
+    // A write within one sector is kept or lost as a whole, so the seeds reach every prefix.
     assert_eq!(seen.len(), prefixes.len(), "{seen:?}");
 }
 
@@ -117,7 +117,7 @@ fn the_worst_crash_reorders_writes() {
 
 #[test]
 fn writes_tear_at_512_bytes_of_the_file_and_nowhere_else() {
-    // From the middle of sector 0 to the middle of sector 3.
+    // The write begins in the middle of sector 0 and ends in the middle of sector 3.
     let act = |disk: &SimDisk| {
         durable_file(disk, "f", &[0; 2048])
             .write_at(100, &[1; 1600])
@@ -243,7 +243,7 @@ fn a_published_file_has_the_old_name_or_the_new_one_and_replaces_nothing() {
         assert_eq!(seen_in(profile, &synced), kept, "{profile:?}");
     }
 
-    // The target exists, durable or not yet: no crash makes the refused publication happen.
+    // The target exists, durable or not. After no crash may the refused publication have happened.
     let refused = |disk: &SimDisk| {
         durable_file(disk, "f.tmp", b"new");
         durable_file(disk, "f", b"old");
@@ -259,7 +259,7 @@ fn a_published_file_has_the_old_name_or_the_new_one_and_replaces_nothing() {
     let may_vanish = all(["f= f.tmp=new", "f.tmp=new"]);
     assert_eq!(seen_in(CrashProfile::Worst, &lost), may_vanish);
 
-    // A name whose removal is not durable is free, and the removal of its file becomes durable before the new one.
+    // A name is free although its removal is not durable. That removal becomes durable before the new name does.
     let again = |disk: &SimDisk| {
         durable_file(disk, "f.tmp", b"new");
         durable_file(disk, "f", b"old");
@@ -492,7 +492,7 @@ fn every_subset_of_pending_operations_can_be_chosen() {
     assert_eq!(seen.len(), 8);
 }
 
-/// Returns a random history with faults and crashes, and its effects on the disk, as text.
+/// Runs a random history with faults and crashes. Returns its effects on the disk as text.
 fn history(seed: u64) -> String {
     let mut rng = Rng::with_seed(seed);
     let disk = SimDisk::new(seed);
@@ -548,7 +548,7 @@ fn history(seed: u64) -> String {
 fn the_same_seed_gives_the_same_history() {
     let mut traces = BTreeSet::new();
     for seed in 0..300 {
-        // Each crash also asserts that the live and the durable bytes became equal.
+        // Each crash also asserts that the live and the durable bytes are equal afterwards.
         let trace = history(seed);
         assert_eq!(trace, history(seed), "seed {seed}");
         traces.insert(trace);

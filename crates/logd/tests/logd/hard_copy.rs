@@ -1,4 +1,4 @@
-//! Nodes with a hard copy.
+//! Tests of nodes with a hard copy.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! Strangers, and clients that break the rules.
+//! Tests of a node against strangers, and against clients that violate the protocol.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -11,10 +11,10 @@ use crate::setup::{
     PATIENCE, UUID, append, client, eventually, impatient, open, options, raw, start,
 };
 
-/// Returns the last frame of a node, if it sent one. The connection has ended.
+/// Reads until the connection ends. Returns the node's last frame, if it sent one.
 fn last_word(mut socket: TcpStream) -> Option<(Reason, String)> {
     let mut all = Vec::new();
-    // A reset counts as an end, too.
+    // A reset also ends the connection.
     let _ = socket.read_to_end(&mut all);
     let mut framer = Framer::new();
     framer.push(&all);
@@ -32,7 +32,7 @@ fn still_serves(logd: &Logd) {
     client(logd).ask(&Request::Ping).unwrap();
 }
 
-/// Returns the bytes after which a client is served.
+/// Returns the bytes of a handshake. After them a client is served.
 fn introduced() -> Vec<u8> {
     [
         Request::hello(UUID, [1; 32]).frame(),
@@ -96,7 +96,7 @@ fn random_bytes_of_any_length_change_nothing() {
         };
         bytes.extend((0..rng.usize(1..3000)).map(|_| rng.u8(..)));
         let mut socket = raw(&logd);
-        // The connection may have been closed in the middle.
+        // The node may close the connection before it has read everything.
         let _ = socket.write_all(&bytes);
         let _ = socket.shutdown(std::net::Shutdown::Write);
         last_word(socket);
@@ -122,7 +122,7 @@ fn whoever_does_not_say_hello_or_says_it_byte_by_byte_is_dropped_in_time() {
         std::thread::sleep(Duration::from_millis(10));
         slow.write_all(&[*byte]).is_err()
     });
-    // Sent to its end or not: the node has not waited for it.
+    // The node has not waited for this frame, whether it was sent completely or not.
     assert!(dropped || last_word(slow).is_none());
     still_serves(&logd);
     logd.stop();
@@ -133,7 +133,7 @@ fn a_long_frame_of_a_stranger_is_not_kept() {
     let (logd, _) = start(options());
     let mut socket = raw(&logd);
     let frame = append(1, 0, (0, 0), &vec![1; FRAME_BYTES_MAX - 96]).frame();
-    // The node leaves long before the end.
+    // The node closes the connection long before the whole frame was sent.
     let refused = socket.write_all(&frame).is_err();
     assert!(refused || last_word(socket).is_none());
     eventually("it is gone", || logd.stats().connections == 0);

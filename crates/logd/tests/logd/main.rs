@@ -1,4 +1,4 @@
-//! Nodes behind real sockets, and the actions of clients of every kind on them.
+//! Tests of nodes with real sockets and many kinds of clients.
 
 mod hard_copy;
 mod hostile;

@@ -1,4 +1,4 @@
-//! Rings in memory that a node passes to a writer on its machine.
+//! Tests of rings in memory that a node shares with a writer on its machine.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use perdura_mirror::{Generation, Held, Key, Reply, Request, Shared};
 
 use crate::setup::{PATIENCE, caller, client, held, net, open, options, start};
 
-/// Connects a client over the Unix socket that passes memory.
+/// Connects a client over the Unix socket over which the node shares memory.
 fn here(logd: &Logd) -> Client {
     let node = client(logd).identity();
     Client::connect_here(&net(), &node, &caller(Key::none()), PATIENCE).unwrap()
@@ -48,7 +48,7 @@ fn memory_comes_with_its_reply_however_many_are_asked_for_at_once() {
         assert!(matches!(Reply::decode(&pong), Ok(Reply::Pong { .. })));
         let (held, memory) = mapped(&mut writer);
         assert_eq!((held.inc, held.ring.stream), (logd.inc(), StreamId(stream)));
-        // Each memory is separate: the word is in a page that no other code uses.
+        // Each ring must have its own memory. The word is in a page that the ring does not use.
         assert_eq!(memory.load(2048), 0);
         memory.store(2048, u64::from(stream) + 1);
         memories.push(memory);
@@ -106,14 +106,14 @@ fn the_key_is_needed_on_the_machine_too() {
     logd.stop();
 }
 
-/// The damage is in the memory that both processes map, like that of a flipped bit.
+/// The memory that both processes map is damaged, as by a flipped bit.
 #[test]
 fn memory_that_was_damaged_is_found_when_its_writer_comes_again() {
     let (logd, _said) = start(options());
     let mut writer = here(&logd);
     writer.send(&map(0)).unwrap();
     let (_, memory) = mapped(&mut writer);
-    // This is one append whose stated checksum differs from that of its bytes.
+    // Write an entry of an append whose checksum is wrong.
     let words = [4096, 8192, 1];
     (0..)
         .zip(words)

@@ -1,4 +1,4 @@
-//! The client's network against nodes, and against sockets that are not nodes.
+//! Tests of the client's network with nodes, and with sockets that are not nodes.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -10,7 +10,7 @@ use perdura_mirror::{Connection, Framer, Net, Reply, Request, Sent};
 
 use crate::setup::{PATIENCE, UUID, address, client, eventually, net, options, start};
 
-/// Returns the next frame, or the end of a connection.
+/// Waits for the next frame. Returns an error if the connection has ended.
 fn awaited(connection: &mut dyn Connection) -> Result<Vec<u8>, String> {
     let begin = Instant::now();
     loop {
@@ -56,7 +56,7 @@ fn a_node_that_is_not_there_breaks_the_connection_and_no_call_waits_for_it() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let gone = listener.local_addr().unwrap().to_string();
     drop(listener);
-    // The last address is in a block reserved for documents, and leads nowhere.
+    // The last address is in a block reserved for documentation, where no machine answers.
     for address in [gone.as_str(), "192.0.2.1:7379"] {
         let mut connection = net().connect(address).unwrap();
         let begin = Instant::now();

@@ -1,4 +1,4 @@
-//! Nodes in their intended use.
+//! Tests of nodes in normal use.
 
 use std::io::{Read, Write};
 use std::time::Duration;
@@ -117,7 +117,7 @@ fn many_reads_at_once_are_answered_in_parts_and_a_client_that_does_not_take_them
     writer.ask(&open(1, 0, 0)).unwrap();
     let block = vec![5; 1 << 20];
     writer.ask(&append(1, 0, (0, 0), &block)).unwrap();
-    // This client reads all of its 64 MiB of replies.
+    // This client reads all 64 MiB of its replies.
     for _ in 0..64 {
         writer.send(&read(1, 0, 0, 1 << 20)).unwrap();
     }
@@ -129,7 +129,7 @@ fn many_reads_at_once_are_answered_in_parts_and_a_client_that_does_not_take_them
     }
     let mut deaf = client(&logd);
     for _ in 0..64 {
-        // The connection breaks in the middle.
+        // The connection may break while the client is sending.
         let _ = deaf.send(&read(1, 0, 0, 1 << 20));
     }
     eventually("the deaf client is dropped", || {
@@ -156,7 +156,7 @@ fn a_wrong_key_is_refused_on_either_side() {
     let why = connect(&Key::none()).err().unwrap();
     assert!(why.contains("the node needs a key"), "{why}");
 
-    // A client that does not mind whether the node has its key is refused by the node.
+    // The client does not check the node's proof. So the node itself must refuse the wrong proof of the client.
     let mut socket = raw(&logd);
     let mut said = Request::hello(UUID, [1; 32]).frame();
     said.extend(Request::Proof([0; 32]).frame());

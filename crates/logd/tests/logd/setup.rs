@@ -1,4 +1,4 @@
-//! Nodes in this process, and their clients.
+//! Helpers that start nodes in this process and connect clients to them.
 
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
@@ -21,7 +21,7 @@ impl Said {
         self.0.lines().swap_remove(0)
     }
 
-    /// Waits until a line has these words.
+    /// Waits until a line contains these words.
     pub fn wait_for(&self, words: &str) {
         eventually(words, || {
             self.0.lines().iter().any(|line| line.contains(words))
@@ -29,7 +29,7 @@ impl Said {
     }
 }
 
-/// Waits for something that another thread does.
+/// Waits until `holds` returns true, which another thread brings about.
 pub fn eventually(what: &str, holds: impl Fn() -> bool) {
     let begin = Instant::now();
     while !holds() {
@@ -51,7 +51,7 @@ pub fn options() -> LogdOptions {
     }
 }
 
-/// Returns limits for clients that are too slow on purpose.
+/// Returns short limits, for tests of clients that are slow on purpose.
 pub fn impatient() -> Limits {
     let short = Duration::from_millis(400);
     Limits {
@@ -88,7 +88,7 @@ pub fn client(logd: &Logd) -> Client {
     Client::connect(&net(), &address(logd), &caller(Key::none()), PATIENCE).unwrap()
 }
 
-/// Returns a socket without any code of ours.
+/// Returns a plain TCP socket that is connected to the node.
 pub fn raw(logd: &Logd) -> TcpStream {
     let socket = TcpStream::connect(logd.addresses()[0]).unwrap();
     socket.set_nodelay(true).unwrap();
@@ -124,7 +124,7 @@ pub fn read(generation: u64, stream: u8, from: u64, len: u32) -> Request<'static
     }
 }
 
-/// Returns the state of the ring in a *held* frame.
+/// Returns the state of the ring in a *held* reply.
 pub fn held(frame: &[u8]) -> RingState {
     match Reply::decode(frame).unwrap() {
         Reply::Held(Held { ring, .. }) => ring,

@@ -1,4 +1,4 @@
-//! TLS, with certificates made here.
+//! Tests of TLS with certificates that the tests make.
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -15,7 +15,7 @@ use rustls::{ClientConfig, RootCertStore, ServerConfig};
 
 use crate::setup::{PATIENCE, append, caller, held, impatient, local, open, options, read, start};
 
-/// The TLS configurations of a node and its clients.
+/// The TLS configurations of a node and of its clients.
 struct Papers {
     node: Arc<ServerConfig>,
     client: Arc<ClientConfig>,
@@ -80,7 +80,7 @@ fn blocks_of_all_sizes_go_over_tls_and_come_back() {
         .iter()
         .map(|len| (0..*len).map(|_| rng.u8(..)).collect())
         .collect();
-    // The client sends all at once: the session takes a frame whole, or the client waits.
+    // The client sends all blocks without waiting. The session takes each frame completely, or the client waits.
     for block in &blocks {
         client.send(&append(1, 0, (at, 0), block)).unwrap();
         at += u64::try_from(block.len()).unwrap();
@@ -130,12 +130,12 @@ fn who_does_not_speak_tls_or_trusts_another_certificate_is_told_why() {
         .err()
         .unwrap();
     assert!(why.contains("certificate"), "{why}");
-    // The name in the certificate is another one.
+    // The certificate has another name.
     let why = connect(&logd, Some(Arc::clone(&papers.client)), "127.0.0.1")
         .err()
         .unwrap();
     assert!(why.contains("certificate"), "{why}");
-    // A handshake that never ends is cut off, whatever its number of bytes.
+    // A handshake that never ends is cut off, however many bytes it sends.
     let mut stuck = TcpStream::connect(logd.addresses()[0]).unwrap();
     let mut hello = vec![0x16, 3, 1, 1, 0];
     hello.extend([1; 256]);

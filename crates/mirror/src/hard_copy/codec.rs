@@ -1,4 +1,4 @@
-//! Encoding and decoding of heads and pieces.
+//! Encoding and decoding of the heads and pieces in a hard copy's files.
 
 use perdura_base::checksum::{crc32c, crc32c_append};
 use perdura_base::cursor::{Reader, Writer};
@@ -16,7 +16,7 @@ pub(super) const PIECE_HEAD_BYTES: usize = 32;
 const PREFIX: &str = "hard-";
 const SUFFIX: &str = ".copy";
 
-/// A file's head.
+/// The head of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Head {
     pub uuid: Uuid,
@@ -26,7 +26,7 @@ pub(super) struct Head {
     pub start: Pos,
 }
 
-/// A piece.
+/// A piece: bytes of a ring that are written together.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Piece<'a> {
     pub pos: Pos,
@@ -34,13 +34,13 @@ pub(super) struct Piece<'a> {
     pub bytes: &'a [u8],
 }
 
-/// Returns whether a name is one of a hard copy's files.
+/// Returns whether `name` can be the name of a hard copy's file.
 pub(super) fn is_name(name: &str) -> bool {
     name.starts_with(PREFIX) && name.ends_with(SUFFIX)
 }
 
 impl Head {
-    /// Returns the ring's name, by which rings are forgotten and retired.
+    /// Returns the name of the ring.
     pub fn ring(&self) -> RingName {
         RingName {
             uuid: self.uuid,
@@ -49,14 +49,14 @@ impl Head {
         }
     }
 
-    /// Returns the file's name.
+    /// Returns the name of the file.
     pub fn name(&self) -> String {
         let (uuid, generation, start) = (self.uuid, self.generation.0, self.start.0);
         let (stream, inc) = (self.stream.0, self.inc);
         format!("{PREFIX}{uuid}-g{generation:020}-s{stream:02}-p{start:020}-{inc}{SUFFIX}")
     }
 
-    /// Returns the head's bytes and their checksum.
+    /// Returns the encoded head and its checksum.
     pub fn encode(&self) -> (Vec<u8>, u32) {
         let mut out = Vec::with_capacity(HEAD_BYTES);
         out.put(MAGIC);
@@ -74,10 +74,10 @@ impl Head {
         (out, crc)
     }
 
-    /// Returns the head at the start of a file, and its checksum.
+    /// Returns the head at the beginning of a file, and its checksum.
     ///
     /// # Errors
-    /// The reason why the bytes are not a head.
+    /// A description of why the bytes are not a head.
     pub fn decode(bytes: &[u8]) -> Result<(Head, u32), String> {
         let Some(head) = bytes.first_chunk::<HEAD_BYTES>() else {
             return Err(format!(
@@ -113,7 +113,7 @@ impl Head {
 }
 
 impl<'a> Piece<'a> {
-    /// Appends the piece to `out`. `file` is the checksum of its file's head.
+    /// Appends the encoded piece to `out`. `file` is the checksum of the file's head.
     pub fn encode(&self, file: u32, out: &mut Vec<u8>) {
         assert!(
             (1..=PIECE_BYTES_MAX).contains(&self.bytes.len()),
@@ -131,7 +131,8 @@ impl<'a> Piece<'a> {
         out.put(self.bytes);
     }
 
-    /// Returns the piece at the start of `bytes`. `None`: the bytes do not start with a piece of this file.
+    /// Returns the piece at the beginning of `bytes`. `file` is the checksum of the file's head. `None`: the bytes do
+    /// not begin with a piece of that file.
     pub fn decode(file: u32, bytes: &'a [u8]) -> Option<Piece<'a>> {
         let head = bytes.first_chunk::<PIECE_HEAD_BYTES>()?;
         let mut r = Reader::new(head);
@@ -147,7 +148,7 @@ impl<'a> Piece<'a> {
         Some(Piece { pos, low, bytes })
     }
 
-    /// Returns the position behind the piece.
+    /// Returns the position after the last byte of the piece.
     pub fn end(&self) -> Pos {
         Pos(self.pos.0 + to_u64(self.bytes.len()))
     }

@@ -1,9 +1,9 @@
-//! The machine that copies rings to files.
+//! The machine that copies a node's rings to files.
 //!
 //! # Invariants
-//! * A file has no gap: a piece begins where the one before it ends.
-//! * A file is removed only if its ring has forgotten all of it, or its generation is retired.
-//! * After an error nothing more is written or removed, because these files may be the only copy left.
+//! * A file has no gap: a piece begins at the position where the one before it ends.
+//! * A file is removed only if its ring has forgotten all its bytes, or its generation is retired.
+//! * After an error nothing more is written or removed, because the files may be the only copy that is left.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,14 +20,14 @@ use crate::ids::RingName;
 use crate::node::{Holdings, Node};
 use crate::ring::RingRefusal;
 
-/// A hard copy's figures.
+/// The figures of a hard copy.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct HardCopyStats {
-    /// The number of files, those of earlier lives included.
+    /// The number of files. Those of earlier starts of the node are included.
     pub files: u64,
-    /// The bytes of rings that were copied and synced in this life.
+    /// The number of bytes that this start of the node has copied and synced.
     pub copied_bytes: u64,
-    /// The number of rings whose memory is damaged. They are copied up to the damage.
+    /// The number of rings whose memory is damaged. They are copied up to the damaged position.
     pub damaged_rings: u64,
 }
 
@@ -42,23 +42,23 @@ struct Full {
 struct Filling {
     file: Arc<dyn File>,
     name: String,
-    /// The checksum of its head.
+    /// The checksum of the file's head.
     crc: u32,
-    /// Its length, bytes.
+    /// The length of the file, bytes.
     len: u64,
-    /// The position behind its last piece.
+    /// The position after the last byte in the file.
     end: Pos,
     synced: bool,
 }
 
-/// A ring's state.
+/// The progress of copying one ring.
 #[derive(Default)]
 struct Copying {
-    /// The position behind the bytes that were copied.
+    /// The position after the last byte that was copied.
     end: Pos,
-    /// The file that is filled.
+    /// The file that gets the ring's pieces. `None`: the next piece begins a file.
     filling: Option<Filling>,
-    /// True if the ring's memory is damaged at the position where copying continues.
+    /// True if the ring's memory is damaged at the position that is to be copied next.
     damaged: bool,
 }
 
@@ -68,22 +68,22 @@ pub struct HardCopier {
     full: Vec<Full>,
     rings: HashMap<RingName, Copying>,
     stats: HardCopyStats,
-    /// True if the names of new files are not durable yet.
+    /// True if new files have names that are not durable yet.
     new_names: bool,
     bytes: Vec<u8>,
     piece: Vec<u8>,
-    /// The number of the directory that was locked. `None`: the disk does not number its files.
+    /// The identity of the locked directory. `None`: the disk has no file identities.
     root: Option<FileId>,
     _locks: Locks,
 }
 
 impl HardCopier {
-    /// Takes the directory, and lists the files that earlier lives of the node have left there.
+    /// Locks the directory, and lists the files that earlier starts of the node have left there.
     ///
     /// # Errors
-    /// The disk's. Also if another node has the directory.
+    /// Errors of the disk; an error of the lock if another node has locked the directory.
     pub fn new(disk: Arc<dyn Disk>) -> Result<(HardCopier, Vec<Found>)> {
-        // A lock file can be removed, so the directory is locked as well.
+        // The lock file could be removed. So the directory itself is locked as well.
         let mut locks: Locks = vec![disk.lock(LOCK)?];
         locks.extend(disk.lock_present("")?);
         let root = disk.identity("")?;
@@ -114,7 +114,7 @@ impl HardCopier {
         Ok((copier, found))
     }
 
-    /// Returns its figures.
+    /// Returns the figures of the hard copy.
     #[must_use]
     pub fn stats(&self) -> HardCopyStats {
         let filling = self.rings.values().filter(|ring| ring.filling.is_some());
@@ -124,11 +124,12 @@ impl HardCopier {
         }
     }
 
-    /// Copies the present bytes of the rings, syncs them, and removes files that are no longer needed. Returns the
-    /// number of bytes copied. The node is locked for one piece at a time.
+    /// Copies all bytes that the rings have now, syncs them, and removes files that are no longer needed. Returns the
+    /// number of bytes that were copied. The node is locked for one piece at a time.
     ///
     /// # Errors
-    /// The disk's; [`Error::Displaced`] if the directory has lost its name. The machine must not be stepped again.
+    /// Errors of the disk; [`Error::Displaced`] if the directory's path no longer leads to it. The machine must not
+    /// be stepped after an error.
     pub fn step(&mut self, node: &Mutex<Node>) -> Result<u64> {
         self.check_root()?;
         let (holdings, inc) = {
@@ -152,7 +153,7 @@ impl HardCopier {
         Ok(copied)
     }
 
-    /// Fails if the directory's path leads to another directory or to nothing.
+    /// Fails if the path of the directory leads to another directory or to nothing.
     fn check_root(&self) -> Result<()> {
         let what = match self.disk.identity("") {
             Ok(found) if found != self.root => "another directory has its name",
@@ -162,7 +163,7 @@ impl HardCopier {
         Err(Error::Displaced(format!("{}: {what}", self.disk.name())))
     }
 
-    /// Copies a ring up to `to`.
+    /// Copies the bytes of a ring up to position `to`. Returns their number.
     fn copy(&mut self, node: &Mutex<Node>, head: Head, to: Pos) -> Result<u64> {
         let mut copied = 0;
         loop {
@@ -182,13 +183,13 @@ impl HardCopier {
                     ring.damaged = true;
                     return Ok(copied);
                 }
-                // The ring was retired in the meantime.
+                // The ring was retired after it was listed.
                 _ => return Ok(copied),
             };
             if self.bytes.is_empty() {
                 return Ok(copied);
             }
-            // A damaged ring may have been made anew.
+            // A damaged ring may have been replaced by a new one.
             ring.damaged = false;
             assert!(from >= ring.end, "a ring is copied forward");
             copied += to_u64(self.bytes.len());
@@ -202,14 +203,14 @@ impl HardCopier {
         }
     }
 
-    /// Writes the bytes at `head.start` of a ring.
+    /// Writes `self.bytes`, which begin at position `head.start` of the ring.
     fn write(&mut self, head: Head, low: Pos) -> Result<()> {
         let from = head.start;
         let ring = self.rings.entry(head.ring()).or_default();
         let full = |file: &Filling| file.end != from || file.len >= FILE_BYTES;
         if ring.filling.as_ref().is_some_and(full) {
             let file = ring.filling.take().expect("it was asked");
-            // The file gets no more syncs.
+            // The file is not synced again after this.
             if !file.synced {
                 file.file.sync()?;
             }
@@ -267,7 +268,7 @@ impl HardCopier {
         Ok(())
     }
 
-    /// Removes files that are no longer needed.
+    /// Removes the files that are no longer needed.
     fn remove(&mut self, holdings: &Holdings) -> Result<()> {
         let retired = |ring: &RingName| {
             let mut of = holdings

@@ -1,4 +1,4 @@
-//! The rings that ended starts of a node have left, read into memory.
+//! The rings of earlier starts of a node, read from the hard copy into memory.
 
 use std::collections::BTreeMap;
 
@@ -10,10 +10,10 @@ use super::found::{Found, FoundRing, read_back};
 use crate::ids::{Generation, NodeInc};
 use crate::message::RingState;
 
-/// The bytes that an ended start of a node has left of a ring, without a gap.
+/// Bytes of a ring that an earlier start of the node has copied, without a gap.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Earlier {
-    /// The start that has ended.
+    /// The incarnation of the earlier start.
     pub inc: NodeInc,
     /// The database.
     pub uuid: Uuid,
@@ -39,7 +39,7 @@ impl Earlier {
         }
     }
 
-    /// Returns at most `len` bytes from a position on. `None`: the position is outside.
+    /// Returns at most `len` bytes from position `from` on. `None`: the position is outside the bytes.
     #[must_use]
     pub fn read(&self, from: Pos, len: u32) -> Option<&[u8]> {
         let at = to_usize(from.0.checked_sub(self.low.0)?);
@@ -48,11 +48,12 @@ impl Earlier {
     }
 }
 
-/// Reads the valid files of a hard copy. Returns the bytes of each ring behind its last gap: bytes that were forgotten
-/// before they were copied are on the writer's disk. Returns nothing behind damage.
+/// Reads the valid files of a hard copy. For each ring, returns the bytes after its last gap. A gap is of bytes that
+/// were forgotten before they were copied, and those are on the writer's disk. Returns no bytes that lie after
+/// damage.
 ///
 /// # Errors
-/// The disk's.
+/// Errors of the disk.
 pub fn earlier(disk: &dyn Disk, found: &[Found]) -> Result<Vec<Earlier>> {
     let mut rings: BTreeMap<_, Vec<(FoundRing, &str)>> = BTreeMap::new();
     for found in found {
@@ -69,7 +70,7 @@ pub fn earlier(disk: &dyn Disk, found: &[Found]) -> Result<Vec<Earlier>> {
     Ok(all)
 }
 
-/// Reads the files of one ring, in order.
+/// Reads the files of one ring, in the order of their positions.
 fn run(disk: &dyn Disk, files: &[(FoundRing, &str)]) -> Result<Option<Earlier>> {
     let mut run: Option<Earlier> = None;
     let (mut low, mut is_torn) = (Pos(0), false);
@@ -96,7 +97,8 @@ fn run(disk: &dyn Disk, files: &[(FoundRing, &str)]) -> Result<Option<Earlier>> 
         (low, is_torn) = (low.max(ring.low), ring.torn > 0);
     }
     let Some(mut run) = run else { return Ok(None) };
-    // The bytes that are synced on the writer's disk end with a block. A file may begin in the middle of one.
+    // The position up to which the stream is on the writer's disk is the end of a block. A file may begin inside a
+    // block.
     let RingState {
         low: first, end, ..
     } = run.state();

@@ -1,4 +1,4 @@
-//! The rings in a directory.
+//! The description of the files that a directory has of a hard copy.
 
 use perdura_base::num::{to_u64, to_usize};
 use perdura_base::{Pos, Result, StreamId, Uuid};
@@ -8,21 +8,21 @@ use super::codec::{HEAD_BYTES, Head, PIECE_HEAD_BYTES, Piece, is_name};
 use super::{FILE_BYTES, PIECE_BYTES_MAX};
 use crate::ids::{Generation, NodeInc};
 
-/// The largest size of a hard copy's file, bytes. One piece may exceed the size at which a file is full.
+/// The most bytes of a hard copy's file. The last piece may exceed the size at which a file is full.
 const LEN_MAX: u64 = FILE_BYTES + (1 << 20);
 
-/// A file of a hard copy.
+/// A file in the directory of a hard copy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Found {
-    /// Its name.
+    /// The name of the file.
     pub name: String,
-    /// Its size on disk, bytes.
+    /// The size of the file, bytes.
     pub bytes: u64,
-    /// The ring in the file, or the reason why it is no file of a hard copy.
+    /// The part of a ring that the file has, or a description of why it is not a file of a hard copy.
     pub ring: std::result::Result<FoundRing, String>,
 }
 
-/// The part of a ring that a file contains.
+/// The part of a ring that a file has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FoundRing {
     /// The database.
@@ -31,15 +31,15 @@ pub struct FoundRing {
     pub generation: Generation,
     /// The stream.
     pub stream: StreamId,
-    /// The node that wrote it.
+    /// The incarnation of the node that wrote the file.
     pub inc: NodeInc,
     /// The position of the first byte.
     pub start: Pos,
-    /// The position behind the last valid piece.
+    /// The position after the last valid piece.
     pub end: Pos,
-    /// The position up to which the stream is on the writer's disk.
+    /// The position up to which the stream is on the writer's disk, according to the last valid piece.
     pub low: Pos,
-    /// The number of bytes behind the last valid piece, from an unfinished write or from damage.
+    /// The number of bytes after the last valid piece. An unfinished write or damage has left them.
     pub torn: u64,
 }
 
@@ -58,10 +58,11 @@ impl FoundRing {
     }
 }
 
-/// Lists and verifies the files of a hard copy in the root of a disk, by name. The files of one ring follow each other.
+/// Lists and verifies the files of a hard copy in the root of a disk, sorted by name. So the files of one ring are
+/// adjacent.
 ///
 /// # Errors
-/// The disk's. The result reports damage.
+/// Errors of the disk. Damage is not an error: the result describes it.
 pub fn list(disk: &dyn Disk) -> Result<Vec<Found>> {
     let names = disk.list("")?;
     let copies = names.into_iter().filter(|name| is_name(name));
@@ -70,10 +71,10 @@ pub fn list(disk: &dyn Disk) -> Result<Vec<Found>> {
         .collect()
 }
 
-/// Reads a file of a hard copy. Returns its description, and its bytes from `start` to `end`.
+/// Reads a file of a hard copy. Returns its description, and the ring's bytes from `start` to `end`.
 ///
 /// # Errors
-/// The disk's. The result reports damage.
+/// Errors of the disk. Damage is not an error: the result describes it.
 pub fn read_back(disk: &dyn Disk, name: &str) -> Result<(Found, Vec<u8>)> {
     let file = disk.open(name, Access::Buffered)?;
     let len = file.len()?;

@@ -1,4 +1,5 @@
-//! The way to a node on the writer's machine that passes memory: its tries, and whether the link uses it.
+//! The connection over which a node on the writer's machine shares its memory: when the link tries it, and whether it
+//! is used.
 
 use super::{Link, Progress};
 use crate::auth::Nonce;
@@ -6,24 +7,25 @@ use crate::handshake::Caller;
 use crate::ids::NodeInc;
 use crate::net::Net;
 
-/// The pause before the memory of a node on this machine is tried again, nanoseconds, for one start of the node. It
-/// could not be had, or the link has left it. The pause doubles each time, up to [`HOME_MAX_NS`], because a move breaks
-/// a connection that serves.
+/// The first pause before the link tries the shared memory of a node again, nanoseconds, for one start of the node.
+/// It does so if the memory could not be used, or the link has left it. The pause doubles each time, up to
+/// [`HOME_MAX_NS`], because each attempt breaks a connection that works.
 const HOME_NS: u64 = 2_000_000_000;
 const HOME_MAX_NS: u64 = 64_000_000_000;
 
-/// A try to reach a node by the memory that it offers on its machine.
+/// An attempt to use the memory that a node shares on its machine.
 #[derive(Clone, Copy)]
 pub(super) struct HomeTry {
     inc: NodeInc,
     at_ns: u64,
-    /// The pause before the next try, nanoseconds.
+    /// The pause before the next attempt, nanoseconds.
     pause_ns: u64,
 }
 
 impl Link {
-    /// Moves to the connection that a node on this machine offers. It does so at once after a start of the node, and
-    /// from time to time if it has left that connection. Returns whether it has moved.
+    /// Changes to the connection that shares the node's memory, if the node is on this machine. Tries it at once
+    /// after a start of the node, and after a pause if the link has left that connection. Returns whether the link
+    /// has changed to it.
     pub fn move_home(
         &mut self,
         net: &dyn Net,
@@ -46,7 +48,7 @@ impl Link {
         true
     }
 
-    /// Returns whether the node's own memory is to be tried now. If so, the next try is later.
+    /// Returns whether to try the node's shared memory now. If so, sets the time of the next attempt.
     fn is_home_try_due(&mut self, inc: NodeInc, now_ns: u64) -> bool {
         let before = self.home_try.filter(|before| before.inc == inc);
         let pause_ns = before.map_or(HOME_NS / 2, |before| before.pause_ns);
@@ -66,7 +68,7 @@ impl Link {
         true
     }
 
-    /// Returns whether blocks are written into the node's memory, in each stream that is open.
+    /// Returns whether the blocks of all open streams, at least one, are written directly into the node's memory.
     pub fn is_mapped(&self) -> bool {
         let mut open = self.streams.iter().zip(&self.mapped);
         self.is_ready()

@@ -1,4 +1,4 @@
-//! The requests that leave over a link: rings are opened, and blocks follow.
+//! The requests that a link sends: it opens rings and appends blocks to them.
 
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::num::to_u64;
@@ -10,14 +10,14 @@ use crate::ids::Generation;
 use crate::message::Request;
 use crate::ring::Ring;
 
-/// The longest part of a stream in one append, bytes.
+/// The most bytes of a stream in one append.
 const CHUNK_BYTES_MAX: u64 = 1 << 20;
 /// The number of padding bytes that are compared at once.
 const ZEROS_AT_ONCE: usize = 64;
 
 impl Link {
-    /// Sends the unsent part of a stream's tail, as far as the connection takes it and one call may. Returns whether a
-    /// further call may send more.
+    /// Sends bytes of a stream's tail that were not sent, until the connection takes no more or this call has done
+    /// its part. Returns whether another call may send more.
     pub fn send(&mut self, caller: &Caller, stream: StreamId, tail: &Ring, now_ns: u64) -> bool {
         let at = usize::from(stream.0);
         if let Progress::Open { sent, .. } = self.streams[at] {
@@ -40,7 +40,8 @@ impl Link {
                         return false;
                     }
                 }
-                // The node's ring is spoiled, or ends before the tail. It begins again at the tail's start.
+                // The node's ring is spoiled, or ends before the tail begins. The node must begin a ring at the
+                // tail's start.
                 Progress::Closed | Progress::Open { .. } => {
                     if !self.ask_for_ring(caller.generation, stream, tail.low(), now_ns) {
                         return false;
@@ -51,8 +52,7 @@ impl Link {
         false
     }
 
-    /// Sends the next bytes of a tail, behind those that the node's ring holds. Returns whether the connection took
-    /// them.
+    /// Sends the next bytes of the tail, which follow those that were sent. Returns whether the connection took them.
     fn append(
         &mut self,
         generation: Generation,
@@ -90,8 +90,8 @@ impl Link {
         true
     }
 
-    /// Asks for a ring that begins at `start`. The ring replaces a spoiled one, unless a view counts that one. Returns
-    /// whether it has asked.
+    /// Asks the node for a ring that begins at `start`. The ring replaces a spoiled one, but not while a view has
+    /// this node as a member. Returns whether it has asked.
     fn ask_for_ring(
         &mut self,
         generation: Generation,
@@ -130,8 +130,8 @@ impl Link {
         true
     }
 
-    /// Writes the tail of a stream into the node's memory. The node holds it if the node lives and has not closed the
-    /// ring. Returns whether more is left.
+    /// Writes the tail of a stream into the node's memory. The node holds it if its process lives and has not closed
+    /// the ring. Returns whether more bytes are left to write.
     fn write(&mut self, at: usize, tail: &Ring) -> Result<bool, String> {
         let (Some(ring), Some(connection)) = (&mut self.mapped[at], &mut self.connection) else {
             unreachable!("the caller has found the ring, and a ring has a connection");
@@ -160,7 +160,7 @@ impl Link {
     }
 }
 
-/// Returns the next bytes of a tail to be sent, and the number of zeros behind them.
+/// Returns the next bytes of a tail to send, and the number of zeros that follow them.
 fn chunk(tail: &Ring, from: Pos) -> (&[u8], u32) {
     assert!(
         tail.low() <= from && from < tail.end(),
@@ -172,8 +172,8 @@ fn chunk(tail: &Ring, from: Pos) -> (&[u8], u32) {
     (bytes, u32::try_from(zeros.len()).expect("a chunk is short"))
 }
 
-/// Returns the number of zeros at the end. A short block is mostly padding, so [`ZEROS_AT_ONCE`] bytes are compared at
-/// once.
+/// Returns the number of zeros at the end of `bytes`. Compares [`ZEROS_AT_ONCE`] bytes at once, because a short block
+/// is mostly padding.
 fn zeros_at_end(bytes: &[u8]) -> usize {
     let mut rest = bytes;
     while let Some((before, last)) = rest.split_last_chunk::<ZEROS_AT_ONCE>()

@@ -12,17 +12,17 @@ use super::{
 use crate::auth::Nonce;
 use crate::ids::{Generation, Machine, NodeInc};
 
-/// The offset of the kind. The checksum covers a frame from there on.
+/// The offset of the kind in a frame. The checksum covers the bytes from there on.
 const KIND_AT: usize = 8;
 
-/// Begins a frame: room for its head. The body follows behind it.
+/// Begins a frame with an empty head. The caller appends the body.
 fn begin() -> Vec<u8> {
     let mut out = Vec::with_capacity(128);
     out.put_zeros(KIND_AT + 4);
     out
 }
 
-/// Completes the head of a frame. The bytes in `tail` continue it.
+/// Fills in the head of a frame whose last bytes are in `tail`.
 fn finish(out: &mut [u8], kind: u8, tail: &[u8]) {
     let len = out.len() + tail.len();
     assert!(
@@ -39,7 +39,7 @@ fn finish(out: &mut [u8], kind: u8, tail: &[u8]) {
     out[4..KIND_AT].copy_from_slice(&crc.to_le_bytes());
 }
 
-/// Returns the kind and body of a frame.
+/// Checks a frame. Returns its kind, and a reader of its body.
 fn open_frame(bytes: &[u8]) -> Result<(u8, Reader<'_>), Malformed> {
     let mut r = Reader::new(bytes);
     let mut read = || Some((r.u32()?, r.u32()?, r.u8()?, r.zeros(3)));
@@ -66,13 +66,13 @@ fn put_ring(out: &mut Vec<u8>, ring: &RingState) {
     out.put_u64(ring.end.0);
 }
 
-/// Writes the name of a ring.
+/// Appends the generation and the stream of a ring.
 fn put_name(out: &mut Vec<u8>, generation: Generation, stream: StreamId) {
     out.put_u64(generation.0);
     put_stream(out, stream, 7);
 }
 
-/// Writes the name of a ring, and the length of a part of it.
+/// Appends the generation and the stream of a ring, and the number of bytes of a part of it.
 fn put_part(out: &mut Vec<u8>, generation: Generation, stream: StreamId, len: u32) {
     out.put_u64(generation.0);
     put_stream(out, stream, 3);
@@ -84,13 +84,13 @@ fn put_stream(out: &mut Vec<u8>, stream: StreamId, zeros: usize) {
     out.put_zeros(zeros);
 }
 
-/// Writes the part of a stream that a node holds.
+/// Appends the part of a stream that a node holds.
 fn put_held(out: &mut Vec<u8>, held: &Held) {
     out.put_u64(held.inc.0);
     put_ring(out, &held.ring);
 }
 
-/// Writes a node's greeting.
+/// Appends a node's greeting.
 fn put_greeting(out: &mut Vec<u8>, greeting: &Greeting) {
     out.put(MAGIC);
     out.put_u16(greeting.version);
@@ -103,7 +103,7 @@ fn put_greeting(out: &mut Vec<u8>, greeting: &Greeting) {
     out.put(&greeting.proof);
 }
 
-/// Writes the rings of a database that a node holds.
+/// Appends the rings that a node has of a database.
 fn put_sealed(out: &mut Vec<u8>, sealed: &Sealed) {
     assert!(sealed.rings.len() <= RINGS_MAX, "a node keeps fewer rings");
     out.put_u64(sealed.inc.0);
@@ -113,7 +113,7 @@ fn put_sealed(out: &mut Vec<u8>, sealed: &Sealed) {
     sealed.rings.iter().for_each(|ring| put_ring(out, ring));
 }
 
-/// Writes a refusal. Its text is cut to the longest that fits.
+/// Appends a refusal. A text that is too long is truncated.
 fn put_refused(out: &mut Vec<u8>, refused: &Refused) {
     out.put_u8(refused.reason.code());
     out.put_zeros(7);
@@ -160,7 +160,7 @@ fn rest<'a>(r: &mut Reader<'a>) -> Option<&'a [u8]> {
     r.bytes(r.remaining())
 }
 
-/// Decodes a body, all of which must be used.
+/// Decodes a body. Fails unless `decode` uses all its bytes.
 fn whole<'a, T>(
     kind: u8,
     mut r: Reader<'a>,
@@ -171,7 +171,7 @@ fn whole<'a, T>(
 }
 
 impl<'a> Request<'a> {
-    /// Returns the hello of a client that speaks this version.
+    /// Returns the hello of a client that speaks the present version of the protocol.
     #[must_use]
     pub fn hello(uuid: Uuid, nonce: Nonce) -> Request<'a> {
         Request::Hello {
@@ -181,7 +181,7 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// Returns the frame without its [`tail`](Self::tail).
+    /// Returns the frame without the bytes of its [`tail`](Self::tail).
     #[must_use]
     pub fn head(&self) -> Vec<u8> {
         let mut body = begin();
@@ -217,7 +217,7 @@ impl<'a> Request<'a> {
         body
     }
 
-    /// Writes the body of a request for one ring.
+    /// Appends the body of a request that concerns one ring.
     fn put_of_ring(&self, body: &mut Vec<u8>) {
         match *self {
             Request::Open {
@@ -279,7 +279,7 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// Returns the number of its kind.
+    /// Returns the number of the request's kind.
     fn kind(&self) -> u8 {
         match self {
             Request::Hello { .. } => 1,
@@ -297,7 +297,7 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// Returns the end of the frame, which needs no copy.
+    /// Returns the last bytes of the frame. They can be sent from where they are, without a copy.
     #[must_use]
     pub fn tail(&self) -> &'a [u8] {
         match self {
@@ -315,7 +315,7 @@ impl<'a> Request<'a> {
     /// Decodes a frame.
     ///
     /// # Errors
-    /// [`Malformed`] if it is not a client's frame.
+    /// [`Malformed`] if the bytes are not a client's frame.
     pub fn decode(bytes: &'a [u8]) -> Result<Request<'a>, Malformed> {
         let (kind, r) = open_frame(bytes)?;
         whole(kind, r, Request::body)
@@ -350,7 +350,7 @@ impl<'a> Request<'a> {
         })
     }
 
-    /// Decodes the body of a request for one ring.
+    /// Decodes the body of a request that concerns one ring.
     fn of_ring(kind: u8, r: &mut Reader<'a>) -> Option<Request<'a>> {
         Some(match kind {
             5 => Request::Open {
@@ -406,7 +406,7 @@ impl<'a> Request<'a> {
 }
 
 impl Greeting {
-    /// Returns the version that this build speaks.
+    /// Returns the version of the protocol that this build speaks.
     #[must_use]
     pub fn version() -> u16 {
         VERSION
@@ -461,7 +461,7 @@ impl<'a> Reply<'a> {
         body
     }
 
-    /// Returns the number of its kind.
+    /// Returns the number of the reply's kind.
     fn kind(&self) -> u8 {
         match self {
             Reply::Greeting(_) => 2,
@@ -480,7 +480,7 @@ impl<'a> Reply<'a> {
     /// Decodes a frame.
     ///
     /// # Errors
-    /// [`Malformed`] if it is not a node's frame.
+    /// [`Malformed`] if the bytes are not a node's frame.
     pub fn decode(bytes: &'a [u8]) -> Result<Reply<'a>, Malformed> {
         let (kind, r) = open_frame(bytes)?;
         whole(kind, r, Reply::body)

@@ -1,4 +1,4 @@
-//! A node's ring of one stream, either its own or one that it shares with the writer on its machine.
+//! A node's ring of one stream, in the node's own memory or in memory shared with the writer.
 
 use std::sync::Arc;
 
@@ -13,16 +13,17 @@ use crate::shared::{Memories, Shared};
 
 /// A ring that a node keeps.
 pub(super) enum NodeRing {
-    /// In the node's own memory: appends are messages.
+    /// A ring in the node's own memory. The writer appends by messages.
     Own(Ring),
-    /// In memory that the writer maps.
+    /// A ring in memory that the writer maps.
     Mapped(MappedRing),
-    /// In memory that was mapped and does not hold the appended bytes. The number names the damage.
+    /// A mapped ring whose memory does not hold the appended bytes. The number is the sequence number of the damage
+    /// report.
     Spoiled(MappedRing, u64),
 }
 
 impl NodeRing {
-    /// Returns the first position of the ring and the position behind its last byte.
+    /// Returns the first position of the ring and the position after its last byte.
     ///
     /// # Errors
     /// [`RingRefusal::Damaged`]
@@ -40,12 +41,12 @@ impl NodeRing {
         }
     }
 
-    /// Returns the number of bytes held.
+    /// Returns the number of bytes in the ring.
     pub fn len(&self) -> u64 {
         self.extent().map_or(0, |(low, end)| end.0 - low.0)
     }
 
-    /// Copies bytes of the ring, like [`Ring::read`].
+    /// Appends bytes of the ring to `out`, like [`Ring::read`].
     ///
     /// # Errors
     /// [`RingRefusal::Outside`], [`RingRefusal::Damaged`].
@@ -56,17 +57,17 @@ impl NodeRing {
         }
     }
 
-    /// Seals the ring, which takes no more appends: `by` has replaced the writer. Messages are refused by their
-    /// generation.
+    /// Seals the ring against later appends, because the writer of generation `by` has replaced its writer. Appends
+    /// by messages are refused by their generation.
     pub fn seal(&mut self, by: Generation) {
         if let NodeRing::Mapped(ring) = self {
             ring.seal(by);
         }
     }
 
-    /// Returns the number of the ring's damage. Mapped memory is checked first. If it does not hold the appended bytes,
-    /// the ring is spoiled from now on, by the damage `next`, and its writer appends nothing more. `None`: the ring is
-    /// in order.
+    /// Checks the memory of a mapped ring. Returns the sequence number of its damage report. If the memory does not
+    /// hold the appended bytes, the ring is spoiled from now on. Its report then has number `next`, and its writer
+    /// cannot append any more. `None`: the ring is not damaged.
     pub fn damage(&mut self, next: u64) -> Option<u64> {
         match self {
             NodeRing::Own(_) => None,
@@ -79,11 +80,11 @@ impl NodeRing {
         }
     }
 
-    /// Moves the ring to the node's own memory, where its writer continues by messages. A ring that ended before
-    /// `start` begins again there.
+    /// Moves the ring to the node's own memory. Its writer then appends by messages. If the ring ends before `start`,
+    /// it is emptied and begins at `start`.
     ///
     /// # Errors
-    /// The reason why it cannot be moved from memory that is shared.
+    /// The reason why the ring cannot be moved out of shared memory.
     pub fn own(&mut self, start: Pos) -> Result<(), RingRefusal> {
         if let NodeRing::Mapped(ring) = self {
             *self = NodeRing::Own(ring.take_back()?);
@@ -97,8 +98,8 @@ impl NodeRing {
         Ok(())
     }
 
-    /// Moves the ring to memory that can be shared. A ring that ended before `start` begins again there. `None`: no
-    /// such memory could be had.
+    /// Moves the ring to memory that can be shared, and returns the memory. If the ring ends before `start`, it is
+    /// emptied and begins at `start`. `None`: there is no such memory.
     pub fn share(&mut self, start: Pos, memories: &Memories) -> Option<Arc<dyn Shared>> {
         if let NodeRing::Own(ring) = self {
             *self = NodeRing::Mapped(MappedRing::of(ring, memories)?);
@@ -112,7 +113,7 @@ impl NodeRing {
         Some(ring.memory())
     }
 
-    /// Returns the ring's state for a reply.
+    /// Returns the state of the ring for a reply.
     ///
     /// # Errors
     /// [`RingRefusal::Damaged`]

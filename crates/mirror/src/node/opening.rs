@@ -1,4 +1,5 @@
-//! The ways in which a writer gets a ring: it is made, found, moved to shared memory and back, or made anew.
+//! The requests that give a writer a ring. They make or find it, move it to shared memory or back, or replace a
+//! spoiled one.
 
 use std::collections::btree_map;
 
@@ -14,8 +15,8 @@ use crate::ring::Ring;
 use crate::shared::Memories;
 
 impl Node {
-    /// Drops a ring that is spoiled by this damage. A ring that is in order or has another damage stays, because the
-    /// request may be late.
+    /// Drops a ring that is spoiled and has this damage report. Does nothing if the ring is not damaged or has
+    /// another report, because the request may be a late one.
     pub(super) fn renew(&mut self, ring: RingName, damage: u64) -> Result<(), Refusal> {
         self.check_generation(ring.uuid, ring.generation)?;
         let rings = &mut self.database(ring.uuid)?.rings;
@@ -28,7 +29,7 @@ impl Node {
         Ok(())
     }
 
-    /// Makes a ring, or finds it.
+    /// Finds a ring, or makes it if it does not exist.
     fn open(&mut self, ring: RingName, start: Pos) -> Result<&mut NodeRing, Refusal> {
         self.check_generation(ring.uuid, ring.generation)?;
         let name = (ring.generation, ring.stream);
@@ -55,7 +56,7 @@ impl Node {
         Ok(database.rings.get_mut(&name).expect("it is there"))
     }
 
-    /// Answers *open*, or *map* if there is memory to share.
+    /// Answers *open*, or *map* if `memories` is given.
     pub(super) fn opened(
         &mut self,
         name: RingName,

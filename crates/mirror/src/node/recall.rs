@@ -1,4 +1,4 @@
-//! The rings that earlier starts of a node have left in its hard copy, for a takeover that asks.
+//! The rings that earlier starts of a node have left in its hard copy. A takeover can request them.
 
 use perdura_base::Uuid;
 
@@ -8,7 +8,7 @@ use crate::ids::{Generation, NodeInc};
 use crate::message::{READ_BYTES_MAX, Reason, Reply, Request, RingState, Sealed};
 
 impl Node {
-    /// Takes the rings that its earlier starts have left, to return them to a takeover that asks.
+    /// Takes the rings of earlier starts, for a later request of a takeover.
     pub fn remember(&mut self, earlier: Vec<Earlier>) {
         let inc = self.options.inc;
         assert!(
@@ -18,7 +18,7 @@ impl Node {
         self.earlier = earlier;
     }
 
-    /// Seals the database, and returns the rings that are left of an earlier start.
+    /// Seals the rings of older generations. Returns the rings that start `inc` has left.
     pub(super) fn recall(
         &mut self,
         uuid: Uuid,
@@ -42,7 +42,7 @@ impl Node {
         }))
     }
 
-    /// Returns bytes that an earlier start has left.
+    /// Returns bytes of a ring that an earlier start has left.
     pub(super) fn reread<'a>(
         &self,
         uuid: Uuid,

@@ -1,4 +1,4 @@
-//! The requests of a welcome client, and the answers of a node.
+//! The answers of a node to a client that has proven that it has the key.
 
 use perdura_base::Uuid;
 use perdura_base::flaw::{Flaw, armed};
@@ -10,7 +10,7 @@ use crate::ids::{Generation, RingName};
 use crate::message::{Held, POS_MAX, READ_BYTES_MAX, Reason, Reply, Request, RingState, Sealed};
 
 impl Node {
-    /// Answers a request of a client that has proven itself.
+    /// Answers a request.
     pub(super) fn serve<'a>(
         &mut self,
         uuid: Uuid,
@@ -63,7 +63,7 @@ impl Node {
         }
     }
 
-    /// Takes a block into a ring in the node's own memory.
+    /// Appends a block to a ring in the node's own memory.
     fn append(&mut self, uuid: Uuid, append: &Request<'_>) -> Result<Reply<'static>, Refusal> {
         let Request::Append {
             generation,
@@ -115,7 +115,7 @@ impl Node {
         }))
     }
 
-    /// Returns bytes of a ring.
+    /// Returns some bytes of a ring.
     fn read<'a>(
         &mut self,
         uuid: Uuid,
@@ -148,7 +148,7 @@ impl Node {
         })
     }
 
-    /// Takes nothing more from older generations, and returns the rings that it holds.
+    /// Seals the rings of generations below this one. Returns all rings of the database.
     fn seal(&mut self, uuid: Uuid, generation: Generation) -> Result<Reply<'static>, Refusal> {
         let inc = self.options.inc;
         self.check_generation(uuid, generation)?;
@@ -156,7 +156,7 @@ impl Node {
         if !armed(Flaw::SealForgotten) {
             database.raise(generation);
         }
-        // A ring whose memory has impossible values is left out.
+        // A ring whose memory has contradictory fields is left out.
         let rings = database.rings.iter();
         let rings = rings.filter_map(|(name, ring)| ring.state(name.0, name.1).ok());
         Ok(Reply::Sealed(Sealed {
@@ -175,7 +175,7 @@ impl Node {
             database.generation <= generation,
             "a writer that was replaced retires nothing"
         );
-        // This also closes the mapped rings that are dropped here.
+        // This also closes the mapped rings that are dropped next.
         database.raise(generation);
         database.retired = database.retired.max(generation);
         database.rings.retain(|(of, _), _| *of >= generation);

@@ -1,4 +1,4 @@
-//! An arbiter under a seed.
+//! A simulated arbiter.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -9,16 +9,16 @@ use perdura_base::{Error, Result};
 use crate::register::{Register, Swap};
 use crate::view::View;
 
-/// The behaviour of an arbiter at the next operation.
+/// The treatment of the next operation of an arbiter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mood {
-    /// It does it and reports it.
+    /// The operation is done and reported as done.
     Answers,
-    /// It does nothing and fails.
+    /// The operation is not done and fails.
     Fails,
-    /// It does it and fails.
+    /// The operation is done and reported as failed.
     DoesAndFails,
-    /// It fails, and does it later, when the simulator says so ([`SimRegister::land`]).
+    /// The operation fails, and is done later when the simulator calls [`SimRegister::land`].
     DoesLater,
 }
 
@@ -26,7 +26,7 @@ pub enum Mood {
 struct Arbiter {
     view: Option<Vec<u8>>,
     mood: Option<Mood>,
-    /// The swaps that were asked for and are still under way.
+    /// The swaps that were reported as failed and can still be done.
     late: VecDeque<View>,
     swaps: u64,
 }
@@ -44,7 +44,7 @@ impl Arbiter {
     }
 }
 
-/// An arbiter whose answers a seed decides.
+/// A simulated arbiter. A seed decides its answers.
 #[derive(Clone, Default)]
 pub struct SimRegister(Arc<Mutex<Arbiter>>);
 
@@ -55,7 +55,7 @@ impl SimRegister {
         SimRegister::default()
     }
 
-    /// Sets its behaviour from now on.
+    /// Sets what the arbiter does from now on.
     pub fn set_mood(&self, mood: Mood) {
         self.0.lock().mood = Some(mood);
     }
@@ -63,20 +63,20 @@ impl SimRegister {
     /// Returns the view in force.
     ///
     /// # Panics
-    /// If its bytes are not a view.
+    /// If the stored bytes are not a view.
     #[must_use]
     pub fn view(&self) -> Option<View> {
         let bytes = self.0.lock().view.clone();
         bytes.map(|bytes| View::decode(&bytes).expect("what was stored"))
     }
 
-    /// Returns the number of changes of view.
+    /// Returns the number of swaps that were done.
     #[must_use]
     pub fn swaps(&self) -> u64 {
         self.0.lock().swaps
     }
 
-    /// Does the first of the swaps that are under way, if it is still possible.
+    /// Does the oldest of the late swaps, if its view still follows the stored one.
     pub fn land(&self) {
         let mut arbiter = self.0.lock();
         if let Some(late) = arbiter.late.pop_front() {

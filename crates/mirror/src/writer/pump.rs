@@ -1,8 +1,8 @@
-//! The moving of bytes and replies, by the thread that comes first.
+//! Moving bytes and replies. Any thread can do it.
 //!
-//! One thread at a time moves them. A thread that finds the state taken must not wait. But its shipped blocks must not
-//! lie until another thread happens to come. So it leaves a request ([`Mirror::pump_soon`]), and the thread that has
-//! the state looks for requests after it has released the state.
+//! One thread at a time does so, with the state locked. A thread that finds the state locked must not wait. But its
+//! shipped blocks must not stay until another thread happens to pump. So it leaves a request ([`Mirror::pump_soon`]).
+//! The thread that has locked the state checks for requests after it has unlocked the state.
 
 use std::sync::atomic::{Ordering, fence};
 use std::time::Duration;
@@ -16,12 +16,13 @@ use crate::ids::NodeInc;
 use crate::state::{Anchored, State};
 use crate::view::{Member, Mode, View};
 
-/// The most rounds in a row in which a thread pumps for others that have left a request.
+/// The most times in a row that a thread pumps because other threads have left requests.
 const PUMPS_MAX: usize = 64;
 
 impl Mirror {
-    /// Moves what can be moved: replies in, blocks out, and acknowledgements up. Returns whether acknowledgements rose.
-    /// `None`: another thread has the state, and nothing was moved. For a thread that will come again at once.
+    /// Moves all that can be moved: replies in, blocks out, and acknowledgements up. Returns whether acknowledgements
+    /// rose. `None`: another thread has locked the state, and nothing was moved. Callers of this method will call it
+    /// again soon.
     pub fn try_pump(&self, log: &dyn Log, now_ns: u64) -> Option<bool> {
         let mut state = self.state.try_lock()?;
         let rose = self.pump_locked(&mut state, log, now_ns);
@@ -29,41 +30,41 @@ impl Mirror {
         Some(self.pump_missed(log, now_ns) || rose)
     }
 
-    /// Like [`try_pump`](Self::try_pump), but this thread's shipped blocks move in any case. If another thread has the
-    /// state, that thread pumps once more when it releases the state.
+    /// Like [`try_pump`](Self::try_pump), but ensures that this thread's shipped blocks are moved. If another thread
+    /// has locked the state, that thread pumps once more after it has unlocked the state.
     pub fn pump_soon(&self, log: &dyn Log, now_ns: u64) -> Option<bool> {
         if let Some(rose) = self.try_pump(log, now_ns) {
             return Some(rose);
         }
         self.missed.store(true, Ordering::SeqCst);
-        // Pairs with the fence in `is_missed`: either the other thread sees the request, or this one finds the state
-        // free.
+        // Pairs with the fence in `is_missed`. Either the other thread sees the request, or this thread finds the
+        // state unlocked.
         fence(Ordering::SeqCst);
         self.try_pump(log, now_ns)
     }
 
-    /// Like [`try_pump`](Self::try_pump), but waits for the state.
+    /// Like [`try_pump`](Self::try_pump), but waits for the lock of the state.
     pub fn pump(&self, log: &dyn Log, now_ns: u64) -> bool {
         let rose = self.pump_locked(&mut self.state.lock(), log, now_ns);
         self.pump_missed(log, now_ns) || rose
     }
 
-    /// Returns whether a thread has found the state taken, so that its blocks may wait. A thread must call this after
-    /// it has had the state for another purpose than pumping, unless it pumps next.
+    /// Returns whether a thread has left a request, so that its blocks may be waiting. A thread that has locked the
+    /// state for another purpose must call this after unlocking it, unless it pumps next.
     #[must_use]
     pub fn is_missed(&self) -> bool {
         fence(Ordering::SeqCst);
         self.missed.load(Ordering::SeqCst)
     }
 
-    /// Pumps for the threads that have found the state taken. Returns whether acknowledgements rose.
+    /// Pumps while other threads have left requests. Returns whether acknowledgements rose.
     fn pump_missed(&self, log: &dyn Log, now_ns: u64) -> bool {
         let mut rose = false;
         for _ in 0..PUMPS_MAX {
             if !self.is_missed() {
                 break;
             }
-            // The thread that has the state now checks for requests afterwards.
+            // The thread that has locked the state now will check for requests after that.
             let Some(mut state) = self.state.try_lock() else {
                 break;
             };
@@ -73,14 +74,14 @@ impl Mirror {
     }
 
     fn pump_locked(&self, state: &mut State, log: &dyn Log, now_ns: u64) -> bool {
-        // Blocks that were shipped before the request are in the tails.
+        // All blocks that were shipped before a request are in the tails by now, so this round sends them.
         self.missed.store(false, Ordering::SeqCst);
         if state.fenced.is_some() {
             return false;
         }
         mark_counted(state);
         let mut is_more_left = self.send(state, log, now_ns);
-        // A ring that has been opened takes blocks at once.
+        // If a reply has opened a ring, its blocks can be sent in this round.
         if self.receive(state, now_ns) {
             mark_counted(state);
             is_more_left |= self.send(state, log, now_ns);
@@ -88,13 +89,13 @@ impl Mirror {
         for link in state.groups.iter_mut().flatten() {
             link.ping(self.options.ping_ns, now_ns);
         }
-        // The rest follows in the next round, after the other connections.
+        // The rest is sent in the next round, so that the other connections get their turn first.
         self.missed.fetch_or(is_more_left, Ordering::SeqCst);
         self.raise(state, log)
     }
 
-    /// Sends blocks that the nodes lack. Remote nodes get them first: they work while the others' memory is written.
-    /// Returns whether a node is to get the rest in the next round.
+    /// Sends blocks to the nodes that lack them. Remote nodes come first, so that they work while this thread writes
+    /// into the memory of the others. Returns whether more blocks are left for the next round.
     fn send(&self, state: &mut State, log: &dyn Log, now_ns: u64) -> bool {
         let mut is_more_left = false;
         for is_written in [false, true] {
@@ -113,7 +114,7 @@ impl Mirror {
         is_more_left
     }
 
-    /// Takes the nodes' replies. Returns whether a reply has arrived.
+    /// Reads the replies of the nodes. Returns whether a reply has arrived.
     fn receive(&self, state: &mut State, now_ns: u64) -> bool {
         let mut links = state.groups.iter_mut().flatten();
         if !links.any(|link| link.is_looked_at(now_ns)) {
@@ -130,7 +131,7 @@ impl Mirror {
         heard
     }
 
-    /// Waits until a reply has arrived, or the time is over. The replies are not taken.
+    /// Waits until a reply has arrived or the timeout is over. Does not read the reply.
     pub fn wait(&self, timeout: Duration) {
         self.net.wait(timeout);
     }
@@ -158,14 +159,14 @@ impl Mirror {
         rose
     }
 
-    /// Returns the position up to which a stream is held by the rules of a view.
+    /// Returns the position up to which a stream is held according to one view.
     fn reached(&self, state: &State, view: &View, stream: StreamId, log: &dyn Log) -> Pos {
         let home = usize::from(view.homes[usize::from(stream.0)]);
         let held = |member: &Member| held_by(&state.groups[home], member, stream);
         let by_disk = || {
             let synced = log.synced(stream);
-            // The clock is read after the synced position. If the lease was not over then, a takeover that reads the
-            // disk finds the synced bytes.
+            // The clock is read after the synced position. So if the lease was not over at that time, a takeover that
+            // reads the disk later finds the synced bytes.
             let holds = !state.lease.is_needed() || state.lease.holds(log.now_ns());
             if holds { synced } else { Pos(0) }
         };
@@ -188,7 +189,7 @@ impl Mirror {
     }
 }
 
-/// Records for links with spoiled rings whether a view that may be in force counts the bytes of their nodes.
+/// For each link with a spoiled ring, notes whether a view that may be in force has its node as a member.
 fn mark_counted(state: &mut State) {
     let State {
         view,

@@ -1,12 +1,12 @@
-//! Fuzzing of the protocol on both sides, and of the files: views and hard copies. A node meets clients of every kind,
-//! a writer and a takeover meet nodes of every kind.
+//! Fuzzing of both sides of the protocol, and of the files of views and hard copies. A node gets requests of
+//! arbitrary clients. A writer and a takeover get replies of arbitrary nodes.
 //!
-//! An input is a message that is almost valid. Its fields come from a bag of values that mean something somewhere, some
-//! bytes change, and pieces vanish. Mostly its length and checksum are then made right. The tests look for things that
-//! must not happen: a panic, a reply that the page does not have, or an acknowledgement of bytes that were not shipped.
+//! An input is a message that is almost valid. Its fields are taken from a set of special values, and some bytes are
+//! changed or removed. In most inputs the length and the checksum are then made right. The tests look for a panic,
+//! for a reply that the format page does not allow, and for an acknowledgement of bytes that were not shipped.
 //!
-//! A panic prints the seed and the input's number. `PERDURA_FUZZ_INPUTS` sets the number of inputs of each test,
-//! `PERDURA_FUZZ_SEED` the seed:
+//! A panic prints the seed and the number of the input. `PERDURA_FUZZ_INPUTS` sets the number of inputs of each test,
+//! and `PERDURA_FUZZ_SEED` sets the seed:
 //!
 //! ```text
 //! PERDURA_FUZZ_INPUTS=10000000 cargo test --release -p perdura-mirror --test mirror fuzz -- --nocapture
@@ -28,7 +28,7 @@ use crate::setup::{self, UUID, ask, open, welcomed};
 
 /// The number of inputs of each test, unless the environment sets it.
 const INPUTS: u64 = 20_000;
-/// The number of inputs that one node, writer or takeover gets.
+/// The number of inputs after which a new node, writer or takeover is made.
 const ROUND: u64 = 200;
 const NUMBERS: [u64; 16] = [
     0,
@@ -49,7 +49,7 @@ const NUMBERS: [u64; 16] = [
     u64::MAX,
 ];
 
-/// The place in a run, which is printed if it panics.
+/// The progress of a test. It is printed if the test panics.
 struct Run {
     seed: u64,
     input: u64,
@@ -94,7 +94,7 @@ fn number(rng: &mut Rng) -> u64 {
     }
 }
 
-/// Returns a generation, mostly that of the writer that everyone knows.
+/// Returns a generation, in most cases that of the present writer.
 fn generation(rng: &mut Rng) -> Generation {
     Generation(match rng.u16(..1024) {
         0 => number(rng),
@@ -192,7 +192,7 @@ fn ring(rng: &mut Rng, near: Pos) -> RingState {
     }
 }
 
-/// Returns a reply whose numbers are near those of the node's true one.
+/// Returns a reply whose numbers are near the right ones.
 fn reply(rng: &mut Rng, inc: NodeInc, near: Pos) -> Vec<u8> {
     let inc = if rng.u8(..8) == 0 { NodeInc(9) } else { inc };
     let generation = generation(rng);
@@ -247,7 +247,7 @@ fn reply(rng: &mut Rng, inc: NodeInc, near: Pos) -> Vec<u8> {
     reply.frame()
 }
 
-/// Damages a frame, and mostly makes its length and checksum right.
+/// Damages a frame. In most cases then makes its length and checksum right.
 fn damage(rng: &mut Rng, frame: &mut Vec<u8>) {
     for _ in 0..rng.usize(1..4) {
         let at = rng.usize(8..frame.len());
@@ -299,7 +299,7 @@ fn a_node_under_any_client() {
         if rng.u8(..4) == 0 {
             damage(&mut rng, &mut frame);
         }
-        // The frame arrives in pieces, as from a socket.
+        // The frame arrives in two pieces, as it may from a socket.
         let cut = rng.usize(..=frame.len());
         for part in [&frame[..cut], &frame[cut..]] {
             framer.push(part);

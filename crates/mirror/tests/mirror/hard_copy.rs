@@ -1,4 +1,4 @@
-//! A node's copy of its rings on a disk.
+//! Tests of a node's copy of its rings on a disk.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use perdura_mirror::{Generation, Key, Node, NodeInc, NodeOptions, Peer, Reply, R
 
 use crate::setup::{UUID, append, ask, open, options, welcomed};
 
-/// A node and a client of it.
+/// One start of a node, and a client of it.
 struct Life {
     node: Mutex<Node>,
     peer: Peer,
@@ -43,7 +43,7 @@ impl Life {
         self.end = start;
     }
 
-    /// Appends the bytes of the positions, and one zero.
+    /// Appends the expected bytes of the next positions, and one zero.
     fn append(&mut self, generation: u64, len: u64, low: u64) {
         self.ask(&append(
             generation,
@@ -55,7 +55,7 @@ impl Life {
     }
 }
 
-/// Returns the bytes at positions.
+/// Returns the expected bytes of the positions from `from` to `to`.
 fn content(from: u64, to: u64) -> Vec<u8> {
     (from..to)
         .map(|at| (at * 7 + at / 256).to_le_bytes()[0] | 1)
@@ -68,7 +68,7 @@ fn rings(disk: &dyn Disk) -> Vec<(String, FoundRing)> {
     found.into_iter().map(ring).collect()
 }
 
-/// Returns the positions that files hold, in the order of their names.
+/// Returns the range of positions that each file holds, in the order of the file names.
 fn held(disk: &dyn Disk) -> Vec<(u64, u64)> {
     rings(disk)
         .iter()
@@ -115,7 +115,8 @@ fn what_was_appended_is_read_back_and_removed_in_whole_files() {
     assert_eq!(copier.stats().files, 3);
     assert_eq!(copier.stats().copied_bytes, 40 * BLOCK);
 
-    // One position before the first file's end nothing is removed. At the end the file is.
+    // While one position of the first file is not forgotten, no file is removed. When all are forgotten, the first
+    // file is.
     life.append(1, 10, files[0] - 1);
     copier.step(&life.node).unwrap();
     assert_eq!(held(disk.as_ref()).len(), 3);
@@ -149,9 +150,9 @@ fn bytes_that_were_forgotten_before_they_were_copied_are_a_gap_between_files() {
     copier.step(&life.node).unwrap();
     life.append(1, 499, 1500);
     copier.step(&life.node).unwrap();
-    // The first file was full with that piece, and its bytes are forgotten.
+    // That piece filled the first file. Its bytes are forgotten now, so it is removed.
     assert_eq!(held(disk.as_ref()), [(1500, 3500)]);
-    // A ring that begins again behind its end.
+    // The ring is emptied and begins again after its end.
     life.open(1, 8192);
     life.append(1, 99, 8192);
     copier.step(&life.node).unwrap();
@@ -188,7 +189,7 @@ fn another_life_of_the_node_keeps_what_the_one_before_left_until_it_is_of_no_use
     copier.step(&life.node).unwrap();
     assert_eq!(rings(disk.as_ref())[0].1.inc, NodeInc(6));
 
-    // A node without rings of a generation learns that it is retired.
+    // A node that has no rings of the generation still tells the copier that it is retired.
     drop(copier);
     let (mut copier, _) = HardCopier::new(Arc::clone(&disk)).unwrap();
     let mut life = Life::new(7, 64 << 10);
@@ -218,7 +219,7 @@ fn a_power_cut_leaves_all_that_a_step_has_synced_and_a_valid_begin_of_the_rest()
         copier.step(&life.node).unwrap();
         let synced = life.end;
         life.append(1, 5000, 0);
-        // The next step fails before its end.
+        // Make an I/O of the next step fail.
         disk.set_plan(FaultPlan {
             cut_after_ops: Some(rng.u64(1..4)),
             ..FaultPlan::default()
@@ -301,8 +302,8 @@ fn left(disk: &dyn Disk) -> Vec<Earlier> {
     earlier(disk, &list(disk).unwrap()).unwrap()
 }
 
-/// The bytes that ended starts have left are read behind the last gap, from the end of the writer's disk on, and up to
-/// damage.
+/// The bytes of an earlier start are returned from the last gap on, without those on the writer's disk, and up to the
+/// first damage.
 #[test]
 fn what_an_ended_start_has_left_is_one_run_of_bytes() {
     let disk = SimDisk::new(4);
@@ -329,7 +330,7 @@ fn what_an_ended_start_has_left_is_one_run_of_bytes() {
         (None, None)
     );
 
-    // The ring forgets bytes before they are copied: the next file begins behind them.
+    // The ring forgets bytes before they are copied. The next file begins after them.
     let (mut copier, _) = HardCopier::new(disk.life()).unwrap();
     let mut life = Life::new(2, 64 << 10);
     life.open(1, 4096);
@@ -352,8 +353,8 @@ fn what_an_ended_start_has_left_is_one_run_of_bytes() {
     let run = of_second(&disk);
     assert_eq!((run.low, run.state().end), (Pos(6096), Pos(7096)));
 
-    // The first file returns, as one whose removal was not durable, and is damaged. The bytes behind the gap may not
-    // follow.
+    // The first file exists again, as if its removal had not been durable, and it is damaged. The bytes after the gap
+    // must not be joined to it.
     let life_disk = disk.life();
     let file = life_disk.create(&name, Access::Buffered).unwrap();
     file.write_at(0, &before).unwrap();

@@ -1,4 +1,4 @@
-//! Many lives of a mirrored log under a seed, and the mistakes that they must find.
+//! Simulates many lives of a mirrored log, and checks that it finds seeded bugs.
 
 use crate::world::{Seen, World};
 
@@ -58,13 +58,13 @@ fn every_message_may_be_lost_once() {
     );
 }
 
-/// The number of seeds within which each mistake is found. It is a count, not a time, so a slow machine tries the same
-/// seeds.
+/// The most seeds within which each seeded bug must be found. It is a number and not a time, so a slow machine tries
+/// the same seeds.
 #[cfg(feature = "flaws")]
 const HUNT_SEEDS: u64 = 40_000;
 
-/// This simulation finds each mistake under the conditions that the mistake needs. If it can no longer find one, this
-/// fails.
+/// For each seeded bug the simulation creates the conditions that it needs. The test fails if a bug is no longer
+/// found.
 #[cfg(feature = "flaws")]
 #[test]
 fn seeded_bugs_are_found() {

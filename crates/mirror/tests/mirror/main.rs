@@ -1,4 +1,4 @@
-//! Tests of the mirrored log: messages, nodes, views, arbiters, and many lives under a seed.
+//! Tests of the mirrored log: messages, nodes, views, arbiters, and many simulated lives.
 
 mod fuzz;
 mod hard_copy;

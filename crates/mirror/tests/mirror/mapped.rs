@@ -1,4 +1,4 @@
-//! A node that shares a ring with the writer on its machine: the permissions of both sides at each moment.
+//! Tests of a ring that a node shares with the writer on its machine: which side may do what, and when.
 
 use std::sync::Arc;
 
@@ -59,7 +59,8 @@ fn a_ring_is_moved_to_shared_memory_and_back_with_what_it_holds() {
     ask(&mut node, &mut far, &append(1, 0, (4096, 4096), b"abc"));
     let held = mapped(&ask(&mut node, &mut near, &map(1, 4096)));
     assert_eq!((held.ring.low, held.ring.end), (Pos(4096), Pos(4100)));
-    // A frame that the connection before had sent arrives late: the ring has one writer.
+    // A frame that the writer sent over its earlier connection arrives late. It is refused, because a mapped ring has
+    // one writer.
     let late = ask(&mut node, &mut far, &append(1, 0, (4100, 4096), b"late"));
     assert_eq!(reason(&late), Reason::NoRing);
     let again = mapped(&ask(&mut node, &mut near, &map(1, 4096)));
@@ -107,7 +108,7 @@ fn memory_is_for_clients_on_the_machine_and_for_the_newest_writer() {
     assert!(refused.ends && refused.memory.is_none());
 }
 
-/// A ring is closed not only by the takeover's seal, but by every request that shows the node a newer writer.
+/// Not only a seal closes a mapped ring, but every request with which a newer writer shows up.
 #[test]
 fn a_mapped_ring_is_closed_when_the_generation_rises() {
     let seal = Request::Seal {
@@ -153,10 +154,11 @@ fn renew(damage: u64) -> Request<'static> {
     }
 }
 
-/// Returns the memory of a ring with an append of 300 bytes at 4,096, written as the page says.
+/// Returns the memory of a ring to which 300 bytes were appended at 4,096, written as the format page describes.
 fn with_an_append(node: &mut Node, near: &mut Peer) -> Arc<dyn Shared> {
     let memory = ask(node, near, &map(1, 4096)).memory.unwrap();
-    // Its table has 64 entries, so the bytes begin behind two pages; 4,096 of 65,536 is their index.
+    // The table has 64 entries, so the ring's bytes begin after two pages. Position 4,096 is at index 4,096 of
+    // 65,536.
     memory.write(8192 + 4096, &[7; 300]);
     let words = [4096, 4396, u64::from(crc32c(&[7; 300]))];
     (0..)
@@ -166,8 +168,8 @@ fn with_an_append(node: &mut Node, near: &mut Peer) -> Arc<dyn Shared> {
     memory
 }
 
-/// This holds for every flipped bit, and for every way in which the writer asks. The bytes that the node has reported
-/// as held are not counted again, and the ring is not mistaken for one that never existed.
+/// This is so for every flipped bit, and for every request with which the writer asks. Bytes that the node has
+/// reported as held do not count again, and the ring is not mistaken for a new one.
 #[test]
 fn a_ring_whose_memory_is_damaged_is_spoiled_until_its_writer_renews_it() {
     let flips: [(usize, u8); 4] = [
@@ -202,7 +204,7 @@ fn a_ring_whose_memory_is_damaged_is_spoiled_until_its_writer_renews_it() {
     }
 }
 
-/// A *renew* that a broken connection delivers late would drop bytes that were acknowledged since.
+/// A broken connection delivers a *renew* late. It would drop bytes that were acknowledged since it was sent.
 #[test]
 fn a_late_renew_drops_no_ring_that_is_in_order_and_none_of_another_damage() {
     let mut node = node();
@@ -222,7 +224,7 @@ fn a_late_renew_drops_no_ring_that_is_in_order_and_none_of_another_damage() {
     assert_eq!(spoiled(&ask(&mut node, &mut near, &renew(1))), 2);
 }
 
-/// The takeover may send *retire* to a node that it has not sealed.
+/// The takeover may send *retire* to a node that it did not seal.
 #[test]
 fn a_ring_that_is_retired_is_closed_too() {
     let mut node = node();
@@ -233,7 +235,8 @@ fn a_ring_that_is_retired_is_closed_too() {
     assert_eq!(memory.load(64), 6);
 }
 
-/// A writer that was replaced can write all of its memory. The sealed bytes stay, and the rings beside it are sealed.
+/// A replaced writer can still write all the memory of its ring. The bytes that were sealed must not change, and its
+/// other rings are sealed too.
 #[test]
 fn a_writer_that_opens_a_sealed_ring_again_changes_nothing() {
     let mut node = node();

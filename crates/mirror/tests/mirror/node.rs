@@ -1,4 +1,4 @@
-//! The bytes that a node keeps, returns and refuses.
+//! Tests of the bytes that a node keeps, returns and refuses.
 
 use perdura_base::{Pos, StreamId, Uuid};
 use perdura_mirror::hard_copy::Earlier;
@@ -248,7 +248,8 @@ fn a_node_remembers_a_bounded_number_of_databases_and_serves_those_it_knows() {
     }
 }
 
-/// The bytes of an earlier start in the node's hard copy are returned by that start's name, until they are retired.
+/// The bytes of an earlier start in the node's hard copy are returned to a client that names that start, until they
+/// are retired.
 #[test]
 fn a_node_returns_what_an_earlier_start_has_left_and_seals_by_that() {
     let mut node = Node::new(options());
@@ -278,7 +279,7 @@ fn a_node_returns_what_an_earlier_start_has_left_and_seals_by_that() {
         (sealed.inc, sealed.rings),
         (NodeInc(5), vec![ring(3, 1, 4096, 9096)])
     );
-    // The writer of generation 3 has been replaced.
+    // The recall has sealed the generation, so the writer of generation 3 is refused.
     let late = ask(&mut node, &mut peer, &open(3, 1, 0));
     assert_eq!(refused(&late).reason, Reason::Generation);
     let reread = |inc: u64, from: u64| Request::Reread {
@@ -311,7 +312,7 @@ fn a_node_returns_what_an_earlier_start_has_left_and_seals_by_that() {
     assert_eq!(refused(&outcome).reason, Reason::NoRing);
 }
 
-/// A block of a writer at the largest position was taken, and the page did not allow the reply.
+/// A node accepted a block at the largest position. The format page did not allow the reply.
 #[test]
 fn no_ring_goes_behind_the_last_position() {
     let mut node = Node::new(options());

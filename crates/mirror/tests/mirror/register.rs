@@ -1,4 +1,4 @@
-//! The contract of an arbiter, which each kind keeps.
+//! Tests of the contract that every arbiter keeps.
 
 use std::sync::Arc;
 
@@ -68,8 +68,8 @@ fn old_views_are_removed_and_other_files_are_not() {
     assert!(names.iter().any(|name| name == "notes.txt") && names.len() == 19);
 }
 
-/// A writer slept between its look at the directory and its rename. In the meantime enough views were stored that the
-/// one with its number was removed.
+/// A writer sleeps after it has listed the directory and before it renames its file. In the meantime other writers
+/// store newer views, and the view of its number is removed as too old.
 #[test]
 fn a_view_that_comes_too_late_is_not_stored() {
     let disk: Arc<dyn Disk> = Arc::new(MemDisk::new());

@@ -1,4 +1,4 @@
-//! Clients of a node in memory.
+//! Helpers that connect a client to a node in memory.
 
 use perdura_base::{Pos, StreamId, Uuid};
 use perdura_mirror::{
@@ -20,12 +20,12 @@ pub fn options() -> NodeOptions {
     }
 }
 
-/// Makes a connection that has been welcomed.
+/// Returns a connection to the node whose client has proven that it has the key.
 pub fn welcomed(node: &mut Node, uuid: Uuid, key: &Key) -> Peer {
     welcome(node, Peer::new([2; 32]), uuid, key)
 }
 
-/// Makes the node welcome a new connection.
+/// Performs the handshake on a new connection to the node.
 pub fn welcome(node: &mut Node, mut peer: Peer, uuid: Uuid, key: &Key) -> Peer {
     let hello = node.handle(&mut peer, &Request::hello(uuid, NONCE).frame());
     let Reply::Greeting(greeting) = Reply::decode(&hello.reply).unwrap() else {

@@ -1,4 +1,4 @@
-//! Errors of the past, step by step.
+//! Bugs of the past, reproduced step by step.
 
 use std::sync::Mutex;
 use std::sync::atomic::Ordering;
@@ -9,8 +9,8 @@ use perdura_mirror::{Log, Managed, Mode, RingName};
 
 use crate::world::{ModelLog, Rig};
 
-/// The view became Solo while the disk lacked bytes that both nodes had acknowledged. The writer crashed before the
-/// copy. The takeover trusts the disk alone in Solo, and began the next life without these bytes.
+/// The view became Solo while the disk lacked bytes that both nodes had acknowledged. The writer crashed before it
+/// copied them. In Solo a takeover reads only the disk, so the next life began without these bytes.
 #[test]
 fn a_group_leaves_mirror_only_when_what_was_acknowledged_is_on_disk() {
     let mut rig = Rig::new(1, 1);
@@ -34,8 +34,8 @@ fn a_group_leaves_mirror_only_when_what_was_acknowledged_is_on_disk() {
     );
 }
 
-/// A stream whose group had lost both nodes moved to the other group. That group's view named a node that had rebooted
-/// in the meantime. Its successor at that address held the stream, but no member did.
+/// A stream whose group had lost both nodes moved to the other group. The view of that group named a node that had
+/// rebooted. The new start of that node held the stream, but no member of the view did.
 #[test]
 fn a_stream_moves_to_the_members_of_a_mirror_and_not_to_who_answers_at_their_addresses() {
     let mut rig = Rig::new(2, 2);
@@ -72,7 +72,7 @@ fn a_stream_moves_to_the_members_of_a_mirror_and_not_to_who_answers_at_their_add
     assert_eq!(rig.raised(1), 64);
 }
 
-/// Nodes of one machine fail together. They are not a mirror, unless the operator allows it.
+/// Nodes on one machine fail together. They do not form a mirror unless the operator allows it.
 #[test]
 fn two_nodes_on_one_machine_are_no_mirror() {
     for one_machine in [false, true] {
@@ -82,7 +82,8 @@ fn two_nodes_on_one_machine_are_no_mirror() {
     }
 }
 
-/// Without an arbiter a mirror continues; a change of view waits, and acknowledgements with it.
+/// While the arbiter is unreachable, a mirror continues. A change of the view waits, and acknowledgements that need
+/// it wait as well.
 #[test]
 fn without_an_arbiter_a_mirror_goes_on_and_changes_wait() {
     use perdura_mirror::sim::Mood;
@@ -103,9 +104,9 @@ fn without_an_arbiter_a_mirror_goes_on_and_changes_wait() {
     assert!(matches!(rig.view().groups[0], Mode::Solo(_)));
 }
 
-/// A stream was a guest of another group and returned home when that group lost a node. At home a member, which had
-/// just come back, lacked the end of the stream: an assertion ended the writer. Everything was on disk, but a mirror is
-/// one by the bytes of its members.
+/// A stream had moved to another group and returned home when that group lost a node. One member at home had just
+/// come back and lacked the end of the stream. An assertion ended the writer. All bytes were on disk, but in a mirror
+/// the members themselves must hold them.
 #[test]
 fn a_stream_goes_home_to_a_mirror_when_its_members_hold_it() {
     let mut rig = Rig::new(2, 2);
@@ -138,10 +139,10 @@ fn a_stream_goes_home_to_a_mirror_when_its_members_hold_it() {
     assert_eq!(rig.view().homes[0], 0, "it holds the stream now");
 }
 
-/// A disk without space refused the anchor's update with which a mirror begins, and kept the record ready for the next
-/// update. The writer ended cleanly before a mirror began, and believed that it had nothing to undo. The record was
-/// written with another update, and the database refused to start without its nodes. Found by one run in a million of
-/// the simulator: seed 30712169.
+/// A full disk refused the update of the anchor with which a mirror begins, and the record was kept for the next
+/// update. The writer ended cleanly before any mirror began, and did not withdraw the permission. Another update then
+/// stored the record, and the database refused to start without its nodes. The simulator found it in one run of a
+/// million: seed 30712169.
 #[test]
 fn a_clean_end_takes_back_what_a_failed_update_of_the_anchor_may_have_left() {
     let mut rig = Rig::new(1, 1);
@@ -154,8 +155,8 @@ fn a_clean_end_takes_back_what_a_failed_update_of_the_anchor_may_have_left() {
     assert!(ended.is_some() && !rig.log.is_anchored());
 }
 
-/// While a disk is full the anchor's update may fail again and again. A writer that trusted the first update
-/// acknowledged on two nodes. A restart from its disk alone would not have known that bytes are missing.
+/// While a disk is full, updates of the anchor may fail again and again. A writer that did not check the first update
+/// acknowledged by two nodes. A restart from its disk alone would not have noticed that bytes are missing.
 #[test]
 fn no_mirror_begins_before_an_update_of_the_anchor_is_done() {
     let mut rig = Rig::new(1, 1);
@@ -169,8 +170,8 @@ fn no_mirror_begins_before_an_update_of_the_anchor_is_done() {
     rig.step_until(|rig| rig.view().is_mirrored());
 }
 
-/// A log that takes an acknowledgement, and runs a given action once before it returns. During the action the pumping
-/// thread has the nodes.
+/// A log that runs a given action once, during a call that raises an acknowledgement. At that time the pumping thread
+/// has locked the mirror's state.
 struct Meanwhile<'a>(&'a ModelLog, Mutex<Option<Box<dyn FnOnce() + Send + 'a>>>);
 
 impl Log for Meanwhile<'_> {
@@ -210,8 +211,8 @@ impl Log for Meanwhile<'_> {
     }
 }
 
-/// A thread shipped a block and found the nodes taken by another thread, which had already looked at the tails. The
-/// block waited until the mirror's thread came, up to a millisecond later.
+/// A thread shipped a block while another thread had locked the state and had already looked at the tails. The block
+/// waited until the mirror's thread pumped, up to a millisecond later.
 #[test]
 fn a_block_that_was_shipped_while_another_thread_had_the_nodes_goes_out_when_it_lets_go() {
     let mut rig = Rig::new(1, 1);
@@ -242,7 +243,7 @@ fn a_block_that_was_shipped_while_another_thread_had_the_nodes_goes_out_when_it_
     assert_eq!(rig.raised(0), 128, "both nodes have the second one");
 }
 
-/// A link that had left the memory of a node on its machine stayed on TCP as long as that start of the node lived.
+/// A link that had left the memory of a node on its machine used TCP until that node was started again.
 #[test]
 fn a_link_goes_back_to_the_memory_of_a_node_that_it_has_left() {
     let mut rig = Rig::new(1, 1);
@@ -259,7 +260,7 @@ fn a_link_goes_back_to_the_memory_of_a_node_that_it_has_left() {
     rig.settle();
     assert_eq!(rig.raised(0), 256);
     assert!(rig.view().groups[0].is_mirror(), "{:?}", rig.view());
-    // If a node breaks the link again and again, the pauses grow longer and longer.
+    // If the node breaks the link again and again, the pauses grow.
     let mut left = 0;
     for _ in 0..400 {
         rig.pass_ms(100);
@@ -271,7 +272,7 @@ fn a_link_goes_back_to_the_memory_of_a_node_that_it_has_left() {
     assert!((3..=6).contains(&left), "in 40 s {left} times");
 }
 
-/// Flips a bit of the first block in the memory of the first node, and has the writer ask for the ring again.
+/// Flips a bit of the first block in the memory of the first node, and makes the writer ask for the ring again.
 fn flip(rig: &Rig) {
     let memory = rig.net.memories("node-0-0").pop().expect("it is mapped");
     let mut byte = [0];
@@ -281,7 +282,7 @@ fn flip(rig: &Rig) {
     rig.net.break_connections(1, "node-0-0");
 }
 
-/// Checks that the first node is reported as damaged, and that none of its bytes count.
+/// Checks that the first node is reported as damaged and is known to hold no bytes.
 fn assert_is_out(rig: &Rig, lag_bytes: u64) {
     let status = rig.mirror.status(rig.now_ns);
     let node = &status.groups[0].nodes[0];
@@ -290,7 +291,7 @@ fn assert_is_out(rig: &Rig, lag_bytes: u64) {
     assert_eq!(node.lag_bytes, lag_bytes);
 }
 
-/// Returns the bytes that the first node holds.
+/// Returns the bytes that the first node holds, or the position of the damage.
 fn held_of_first(rig: &Rig) -> Option<Result<(Pos, Vec<u8>), Pos>> {
     let inc = rig.net.inc("node-0-0")?;
     let ring = RingName {
@@ -301,14 +302,14 @@ fn held_of_first(rig: &Rig) -> Option<Result<(Pos, Vec<u8>), Pos>> {
     rig.net.held("node-0-0", inc, ring)
 }
 
-/// Returns whether the first node still has the ring whose checksums do not hold.
+/// Returns whether the first node still has the damaged ring.
 fn holds_damage(rig: &Rig) -> bool {
     matches!(held_of_first(rig), Some(Err(_)))
 }
 
-/// A bit of a mapped ring flipped. The node refused the ring, the writer asked again and again, and both stayed in this
-/// state until the next takeover. Now the node returns as one that has rebooted does. While the view may count it, its
-/// ring is not made anew, because a takeover would mistake that ring for everything that was acknowledged.
+/// A bit of a mapped ring flipped. The node refused the ring, and the writer asked again and again until the next
+/// takeover. Now the writer treats the node like one that has rebooted. While a view may have the node as a member,
+/// its ring is not made anew: a takeover would mistake the new ring for one with all acknowledged bytes.
 #[test]
 fn a_node_with_a_damaged_ring_leaves_the_view_and_returns_empty() {
     let mut rig = Rig::new(1, 1);
@@ -338,7 +339,7 @@ fn a_node_with_a_damaged_ring_leaves_the_view_and_returns_empty() {
     assert_eq!((rig.raised(0), rig.is_mapped(0, 0)), (320, true));
 }
 
-/// Like the story above, but the damage looks like a ring with fewer bytes: the node cannot know that it had more.
+/// Like the story above, but the damage shortens the ring. The node cannot detect that the ring had more bytes.
 #[test]
 fn a_node_that_holds_less_than_it_has_said_leaves_the_view_too() {
     let mut rig = Rig::new(1, 1);
@@ -362,8 +363,8 @@ fn a_node_that_holds_less_than_it_has_said_leaves_the_view_too() {
     assert_eq!(rig.raised(0), 256);
 }
 
-/// Like the story above, but the arbiter is away. It is not known whether the view counts the node, so the node stays
-/// out.
+/// Like the story above, but the arbiter is unreachable. It is unknown whether a view has the node as a member, so
+/// the node is not used.
 #[test]
 fn a_damaged_ring_is_not_made_anew_while_a_view_may_count_it() {
     use perdura_mirror::sim::Mood;

@@ -1,4 +1,4 @@
-//! Views as docs/formats/view.md has them, and bytes that are not views.
+//! Views as docs/formats/view.md describes them, and bytes that are not views.
 
 use perdura_base::{Epoch, Incarnation, StreamId, Uuid};
 use perdura_mirror::{Generation, Machine, Member, Mode, NodeInc, View};

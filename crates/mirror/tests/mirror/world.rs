@@ -1,9 +1,10 @@
-//! Writers, nodes and an arbiter under a seed, over a model of a log: its bytes, and the synced part of them.
+//! A simulated world of writers, nodes and an arbiter, over a model of a log. The model has the log's bytes and knows
+//! which are synced.
 //!
-//! The oracle: the next life begins with the acknowledged bytes of each stream, byte for byte. If both nodes of the
-//! stream's mirror were lost with the writer, the takeover reports the loss instead. A writer that was replaced
-//! acknowledges only bytes that the next life has. And at each step a living member holds the bytes that were
-//! acknowledged on its word.
+//! The oracle: the next life begins with all acknowledged bytes of each stream. If both nodes of the stream's mirror
+//! were lost with the writer, the takeover must report the loss instead. A replaced writer acknowledges only bytes
+//! that the next life has. At each step, each running member of a mirror holds the bytes that were acknowledged
+//! because of it.
 
 mod damage;
 mod members;
@@ -26,14 +27,14 @@ const BLOCK: usize = 64;
 const TAIL: u64 = 16 * 64;
 const LEASE: u64 = 300 * MS;
 
-/// The writer's state of its log's disk and of the anchor.
+/// The disk of a writer's log, and what the writer knows of it.
 #[derive(Default)]
 struct Disk {
-    /// The number of bytes written and synced, per stream.
+    /// For each stream, the position up to which bytes are written. The same for the fields below.
     written: Vec<u64>,
     synced: Vec<u64>,
     raised: Vec<u64>,
-    /// The positions up to which the disk alone has acknowledged, while it did.
+    /// The positions up to which syncs alone have acknowledged bytes.
     followed: Vec<u64>,
     follows: bool,
     wants_copy: bool,
@@ -41,7 +42,7 @@ struct Disk {
 }
 
 impl Disk {
-    /// Syncs a stream up to a position.
+    /// Syncs a stream up to position `end`.
     fn sync(&mut self, stream: usize, end: u64) {
         self.synced[stream] = end;
         if self.follows {
@@ -49,7 +50,7 @@ impl Disk {
         }
     }
 
-    /// Returns the positions up to which clients know that a stream is held.
+    /// Returns for each stream the position up to which bytes were acknowledged.
     fn acked(&self) -> Vec<u64> {
         let both = self.raised.iter().zip(&self.followed);
         both.map(|(raised, followed)| *raised.max(followed))
@@ -59,15 +60,15 @@ impl Disk {
 
 pub struct ModelLog {
     disk: Mutex<Disk>,
-    /// The clock that the mirror reads.
+    /// The time that the mirror reads from its clock.
     now_ns: AtomicU64,
     anchor: Arc<Mutex<Anchor>>,
-    /// The number of coming updates of the anchor that fail although they were done.
+    /// The number of the next updates of the anchor that are reported as failed although they are done.
     pub anchor_failures: AtomicU32,
     life: u32,
 }
 
-/// The durable anchor.
+/// The contents of the durable anchor.
 #[derive(Default)]
 struct Anchor {
     mirrored: bool,
@@ -75,7 +76,7 @@ struct Anchor {
 }
 
 impl ModelLog {
-    /// Makes the log of a life whose streams begin at `lens`, all of it on disk.
+    /// Makes the log of a life. Its streams begin with `lens` bytes, all of them on disk.
     fn new(lens: Vec<u64>, anchor: Arc<Mutex<Anchor>>, life: u32) -> ModelLog {
         ModelLog {
             disk: Mutex::new(Disk {
@@ -96,7 +97,7 @@ impl ModelLog {
 }
 
 impl ModelLog {
-    /// Returns whether the anchor says that acknowledgements may rest on nodes.
+    /// Returns whether the anchor permits acknowledgements to rest on nodes.
     pub fn is_anchored(&self) -> bool {
         self.anchor.lock().mirrored
     }
@@ -154,22 +155,22 @@ impl Log for ModelLog {
     }
 }
 
-/// The remains of a crash.
+/// The state of the log after a crash.
 struct Fallen {
-    /// The number of bytes on disk, per stream.
+    /// For each stream, the number of bytes that are on disk.
     on_disk: Vec<usize>,
-    /// The number of bytes acknowledged, per stream.
+    /// For each stream, the number of bytes that were acknowledged.
     raised: Vec<u64>,
-    /// All bytes that were ever shipped, per stream.
+    /// For each stream, all bytes that were ever shipped.
     shipped: Vec<Vec<u8>>,
 }
 
-/// A writer that runs.
+/// A running writer.
 struct Writer {
     id: u32,
     mirror: Mirror,
     log: Arc<ModelLog>,
-    /// All shipped bytes of each stream, from position 0 on.
+    /// For each stream, all shipped bytes from position 0 on.
     shipped: Vec<Vec<u8>>,
     is_stopping: bool,
 }
@@ -183,7 +184,7 @@ impl Writer {
 
 pub use rig::Rig;
 
-/// The observations of a run.
+/// Counts of what has happened in a run.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Seen {
     pub lives: u64,
@@ -224,20 +225,20 @@ pub struct World {
     now_ns: u64,
     clients: u32,
     anchor: Arc<Mutex<Anchor>>,
-    /// The log as recovered: the beginning of the newest life.
+    /// For each stream, the recovered bytes with which the newest life began.
     history: Vec<Vec<u8>>,
     writer: Option<Writer>,
     fallen: Option<Fallen>,
-    /// A writer that sleeps, and does not know that it was replaced.
+    /// A writer that sleeps and does not know that it was replaced, and the positions up to which it may acknowledge.
     asleep: Option<(Writer, Vec<u64>)>,
     pub seen: Seen,
     faults: bool,
-    /// True if writers run on a machine of nodes, and share memory with them.
+    /// True if writers run on the machine of some nodes and use their shared memory.
     shares: bool,
-    /// True if another machine may reach the disk without seeing that it is in use. Then the writer has a lease.
+    /// True if another machine may reach the disk without seeing the lock. Then the writer needs a lease.
     leases: bool,
-    /// The starts of nodes in whose memory a bit has flipped while a view counted them. Kept as long as a view counts
-    /// them.
+    /// The incarnations of nodes in whose memory a bit was flipped while a view had them as members. They are
+    /// forgotten when no view has them any more.
     damaged: Vec<NodeInc>,
 }
 
@@ -285,12 +286,12 @@ impl World {
         self.random.borrow_mut().usize(0..end)
     }
 
-    /// Loses the frame with this number, which breaks its connection.
+    /// Loses the frame with this number and breaks its connection.
     pub fn lose_frame(&self, number: u64) {
         self.net.lose_frame(number);
     }
 
-    /// Runs for some steps. Ends with a life that has everything that was acknowledged.
+    /// Runs for some steps. Then starts a last life, which must have all acknowledged bytes.
     pub fn run(&mut self, steps: usize) -> Result<(), String> {
         self.start()?;
         for _ in 0..steps {
@@ -410,7 +411,7 @@ impl World {
         }
     }
 
-    /// Copies shipped bytes to the disk, and syncs some of them.
+    /// Writes shipped bytes to the disk, and syncs some of them.
     fn copy(&mut self) {
         let random = &mut *self.random.borrow_mut();
         let Some(writer) = &self.writer else {
@@ -483,7 +484,7 @@ impl World {
         Ok(())
     }
 
-    /// Ends the writer's process. A prefix of the bytes that were written and not synced reaches the disk.
+    /// Ends the writer's process. A prefix of the written bytes that were not synced reaches the disk.
     fn crash(&mut self) {
         if let Some(writer) = self.writer.take() {
             self.net.leave(writer.id);
@@ -511,8 +512,8 @@ impl World {
         }
     }
 
-    /// Makes a writer fall asleep, and another one take over. The sleeper's acknowledgements all rest on mirrors, or it
-    /// has a lease.
+    /// Makes the writer sleep, and lets another one take over. Does so only if all groups of the sleeping writer's
+    /// streams are mirrors, or if it has a lease.
     fn sleep_and_take_over(&mut self) -> Result<(), String> {
         let view = self.register.view().expect("a writer has one");
         let all = (0u8..)
@@ -531,8 +532,8 @@ impl World {
         self.fallen = Some(fallen);
         self.start()?;
         let has = |(stream, before): (usize, u64)| {
-            // The part that a takeover gives up begins at the end of the log, which is not known yet while the writer
-            // lives.
+            // If the takeover accepts a loss, the lost part begins where the log ends. That is unknown while the
+            // sleeping writer lives, so its acknowledgements are not limited.
             let given_up = self.seen.losses > losses;
             let has = u64::try_from(self.history[stream].len()).unwrap();
             if given_up { u64::MAX } else { before.max(has) }
@@ -542,7 +543,7 @@ impl World {
         Ok(())
     }
 
-    /// Wakes a writer that was replaced. It continues at its old place, as far as it can.
+    /// Wakes a writer that was replaced. It continues where it was, as far as it can.
     fn wake(&mut self) -> Result<(), String> {
         if self.asleep.is_none() || !self.chance(10) {
             return Ok(());
@@ -553,7 +554,7 @@ impl World {
             self.now_ns += MS;
             self.deliver();
             writer.pump(self.now_ns);
-            // The disk belongs to another writer. Bytes that this one had written may still land.
+            // The disk belongs to another writer now, but writes of this one may still reach it.
             let mut disk = writer.log.disk.lock();
             for stream in 0..self.streams {
                 let written = disk.written[stream];

@@ -1,4 +1,4 @@
-//! Views and hard copies with arbitrary bytes.
+//! Fuzzing of the files of views and hard copies with arbitrary bytes.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! A writer and a takeover under nodes of every kind.
+//! Fuzzing of a writer and a takeover by nodes that send arbitrary replies.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use perdura_mirror::{
 use super::{ROUND, Run, damage, reply, view};
 use crate::setup::{self, UUID, append, ask, open, welcomed};
 
-/// A network whose nodes answer, and whose answers are changed on their way.
+/// A network with real nodes, some of whose replies are replaced on their way.
 struct Liars {
     nodes: [Arc<Mutex<Node>>; 2],
     rng: Mutex<Rng>,
@@ -60,7 +60,7 @@ struct Liar {
     replies: VecDeque<Vec<u8>>,
     said: u32,
     near: Pos,
-    /// The odds of a false reply: one in this number.
+    /// One reply in this number is replaced.
     lies: u8,
 }
 
@@ -77,7 +77,7 @@ impl Connection for Liar {
         if let Ok(Reply::Held(held)) = Reply::decode(&outcome.reply) {
             self.near = held.ring.end;
         }
-        // The greeting is mostly true, because the replies behind it are of interest, too.
+        // The greeting is replaced less often, so that many connections get beyond it.
         self.said += 1;
         let lies = if self.said <= 2 { 60 } else { self.lies };
         match self.rng.u8(..lies) {
@@ -100,7 +100,7 @@ impl Connection for Liar {
     }
 }
 
-/// A log's disk that lags behind.
+/// The disk of a log, which syncs late.
 #[derive(Default)]
 struct Lagging(Mutex<[u64; 2]>);
 
@@ -123,7 +123,7 @@ impl Log for Lagging {
     }
 }
 
-/// Makes a writer of two streams and one group.
+/// Makes a writer of a log of two streams, with one group.
 fn writer(net: Arc<dyn Net>, mut random: Rng) -> Mirror {
     let mut register: Box<dyn perdura_mirror::Register> = Box::new(SimRegister::new());
     let first = view(vec![Mode::Disk]);
@@ -141,7 +141,8 @@ fn writer(net: Arc<dyn Net>, mut random: Rng) -> Mirror {
     Mirror::new(options, net, register, beginning).unwrap()
 }
 
-/// A network whose nodes find each ring spoiled that they open or make anew, by another damage each time.
+/// A network whose nodes report each ring as spoiled that the writer opens or renews, each time with a new damage
+/// report.
 struct Spoilt;
 
 impl Net for Spoilt {
@@ -186,7 +187,7 @@ impl Connection for Spoils {
     }
 }
 
-/// A node that was to make a spoiled ring anew found it spoiled by another damage, and the writer panicked.
+/// A node found a ring spoiled again when the writer renewed it, and reported new damage. The writer panicked.
 #[test]
 fn a_ring_that_is_spoiled_again_and_again_keeps_its_node_out_and_no_more() {
     let (mirror, log) = (
@@ -231,7 +232,7 @@ fn a_writer_under_any_nodes() {
                 log.0.lock()[at] = rng.u64(synced..=ends[at]);
             }
             raised += u64::from(mirror.pump(&log, now_ns));
-            // If a node reports a later generation, the writer asks the arbiter, and nothing more happens.
+            // If a node has reported a later generation, the writer must only ask the arbiter.
             mirror.manage(&log, now_ns).unwrap();
             mirrored += u64::from(mirror.is_mirrored());
             for node in mirror

@@ -1,13 +1,14 @@
-//! A bit that flips in a mapped ring. Its node may lose the bytes that it held, and must not count again as a holder of
-//! them.
+//! Bits that flip in mapped rings. A node whose ring is damaged loses the bytes that it held, and must not be counted
+//! as holding them.
 
 use perdura_mirror::{NodeInc, Shared};
 
 use super::World;
 
 impl World {
-    /// Flips a bit in the held bytes of the newest mapped ring of a group's first node, and breaks its connection. So
-    /// the writer asks for its rings again. Does nothing if no view counts the node.
+    /// Flips a bit in the newest mapped ring of a group's first node, among the bytes that it holds. Breaks the
+    /// node's connection, so that the writer asks for the ring again. Does nothing if no view has the node as a
+    /// member.
     pub(super) fn damage(&mut self, group: usize, client: u32) {
         let address = self.addresses[group][0].clone();
         let inc = self.net.inc(&address).filter(|inc| self.is_counted(*inc));
@@ -26,7 +27,8 @@ impl World {
         self.seen.damaged += 1;
     }
 
-    /// Returns the place of a byte of a ring that its checksums cover, by the layout in docs/formats/logd.md.
+    /// Returns the offset of a random byte that a checksum covers in the memory of a ring. See the layout in
+    /// docs/formats/logd.md.
     fn held_byte(&self, memory: &dyn Shared) -> Option<usize> {
         let (size, entries) = (memory.load(8), memory.load(16));
         let (low, count) = (memory.load(128), memory.load(192));
@@ -34,7 +36,7 @@ impl World {
         let entry = |number_of: u64, word: usize| {
             memory.load(4096 + number(number_of % entries) * 32 + 8 * word)
         };
-        // An append whose beginning was forgotten has no checksum any more.
+        // If the beginning of an append was forgotten, no checksum covers the append any more.
         let all = count.saturating_sub(entries)..count;
         let whole: Vec<u64> = all.filter(|number| entry(*number, 0) >= low).collect();
         let chosen = *whole.get(self.below(whole.len().max(1)))?;
@@ -44,7 +46,7 @@ impl World {
         Some(number(begin + pos % size))
     }
 
-    /// Forgets the damage of nodes that no view counts any more. From now on their bytes must be in order again.
+    /// Forgets the damage of nodes that are no longer in any view. From now on their bytes must be right again.
     pub(super) fn forget_damages(&mut self) {
         let damaged = std::mem::take(&mut self.damaged);
         let still = damaged.into_iter().filter(|inc| self.is_counted(*inc));

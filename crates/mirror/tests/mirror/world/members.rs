@@ -1,5 +1,5 @@
-//! Checks at each step of the bytes that a takeover could find now. A bug that spoils a node's ring is seen before a
-//! crash meets it.
+//! Checks after each step of the bytes that a takeover would find now. So a bug that damages a ring is found even if
+//! no crash follows.
 
 use perdura_base::{StreamId, Uuid};
 use perdura_mirror::{Generation, Member, RingName};
@@ -7,9 +7,9 @@ use perdura_mirror::{Generation, Member, RingName};
 use super::{UUID, World};
 
 impl World {
-    /// Checks the mirrors on which acknowledged bytes rest that are not on disk. Each member of a mirror has the
-    /// stream's ring up to the acknowledged position, or had it when it was killed. The ring contains the bytes that
-    /// are not on disk.
+    /// Checks the members of all mirrors. If acknowledged bytes of a stream are not on disk, each member must have
+    /// the stream's ring up to the acknowledged position. A killed member must have had it when it was killed. The
+    /// ring must contain the right bytes.
     pub(super) fn check_members(&self) -> Result<(), String> {
         let (Some(writer), Some(view)) = (&self.writer, self.register.view()) else {
             return Ok(());
@@ -39,8 +39,8 @@ impl World {
         Ok(())
     }
 
-    /// Returns a description of the bytes that a member holds. For a killed member, of those that it held when it was
-    /// killed. `None`: they are the acknowledged ones of the stream.
+    /// Compares the bytes that a member holds with the stream. For a killed member, compares those that it held when
+    /// it was killed. Returns a description of the difference. `None`: they agree.
     fn lacks(
         &self,
         member: &Member,
@@ -64,10 +64,11 @@ impl World {
             stream,
         };
         let held = match self.net.held(&member.address, member.inc, ring) {
-            // A takeover that reads it gets this error.
+            // A takeover that reads this ring gets the same error.
             Some(Err(_)) if is_damaged => return None,
             Some(Err(at)) => return Some(format!("its memory does not hold what is at {at}")),
-            // This includes a damaged member: its bytes in order would be mistaken for everything that it held.
+            // A damaged member is checked as well: a takeover would mistake its undamaged bytes for all bytes that it
+            // held.
             Some(Ok(held)) => Some(held),
             None => None,
         };

@@ -1,4 +1,4 @@
-//! One writer whose steps a test chooses.
+//! A writer with a mirror, whose steps a test controls.
 
 use std::sync::Arc;
 
@@ -83,7 +83,7 @@ impl Rig {
         }
     }
 
-    /// Moves the writer to the machine of the first nodes, whose memory it can use.
+    /// Moves the writer to the machine of the first node of each group, so that it can use their memory.
     pub fn come_home(&self) {
         self.net.set_machine(1, Machine([1; 16]));
     }
@@ -105,7 +105,7 @@ impl Rig {
         }
     }
 
-    /// Ships a block at a position, without the rig.
+    /// Ships a block to a mirror directly, at a given position.
     pub fn ship_at(mirror: &Mirror, stream: u8, pos: u64) {
         let sealed = Sealed {
             stream: StreamId(stream),
@@ -124,12 +124,12 @@ impl Rig {
         self.log.disk.lock().sync(stream, end);
     }
 
-    /// Moves all frames and takes all steps until nothing is left to do.
+    /// Moves all frames and takes all steps until there is nothing to do.
     pub fn settle(&mut self) {
         self.pass_ms(40);
     }
 
-    /// Takes the smallest steps, one frame at a time, until a condition holds.
+    /// Takes single steps, each with one frame, until a condition holds.
     pub fn step_until(&mut self, is_so: impl Fn(&Rig) -> bool) {
         for step in 0..10_000 {
             if is_so(self) {

@@ -1,4 +1,4 @@
-//! The takeover of the model's log: claim, fetch, drain, restart.
+//! The takeover in the simulated world: claim, fetch, drain, restart.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use perdura_mirror::{
 use super::{BLOCK, Fallen, LEASE, MS, ModelLog, TAIL, UUID, World, Writer};
 
 impl World {
-    /// Starts the next life: claim, fetch, drain, restart. Begins again when it is interrupted.
+    /// Starts the next life: claim, fetch, drain, restart. If that is interrupted, begins again.
     pub(super) fn start(&mut self) -> Result<(), String> {
         let mut fallen = self.fallen.take().unwrap_or_else(|| Fallen {
             on_disk: self.history.iter().map(Vec::len).collect(),
@@ -32,7 +32,7 @@ impl World {
         }
     }
 
-    /// Takes over. `None`: the takeover was interrupted.
+    /// Takes over once. `None`: the takeover was interrupted.
     fn take_over(&mut self, fallen: &mut Fallen) -> Result<Option<Writer>, String> {
         self.clients += 1;
         let by = Claimant {
@@ -139,7 +139,7 @@ impl World {
         }
     }
 
-    /// Returns the bytes that the nodes hold. `None`: they no longer hold them, and are allowed not to.
+    /// Returns the bytes that the nodes hold. `None`: they have lost some, and in this case that is permitted.
     fn fetch(&mut self, view: &View, fallen: &Fallen) -> Result<Option<Vec<Vec<Kept>>>, String> {
         for healed in [false, true] {
             let from = fallen
@@ -193,7 +193,7 @@ impl World {
         unreachable!("the second try returns")
     }
 
-    /// Writes the bytes that the nodes kept to disk, perhaps only a part of them.
+    /// Writes the fetched bytes to the disk. If `half` is set, it may write only a part of them.
     fn drain(&mut self, fallen: &mut Fallen, all: &[Vec<Kept>], half: bool) -> Result<(), String> {
         let mut ends = fallen.on_disk.clone();
         for (stream, kept) in all.iter().enumerate() {
@@ -217,7 +217,7 @@ impl World {
             }
         }
         for (stream, end) in ends.iter().enumerate() {
-            // Whole blocks only: the rest of a block is not written.
+            // Only whole blocks are written.
             let blocks = (end - fallen.on_disk[stream]) / BLOCK;
             let blocks = if half { self.below(blocks + 1) } else { blocks };
             self.seen.drained += u64::try_from(blocks).unwrap();
