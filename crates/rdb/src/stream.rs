@@ -3,7 +3,7 @@
 //! | type | Redis | adds |
 //! |---|---|---|
 //! | 15 | 5.0 | |
-//! | 19 | 7.0 | the first id, the greatest deleted id, the number of entries ever added, and the number of entries that each group has read |
+//! | 19 | 7.0 | the first id, the greatest deleted id, the counts of entries added, and of entries read by each group |
 //! | 21 | 7.2 | the time at which each consumer was last active |
 //!
 //! A node is a listpack. It begins with the number of its entries, the number of its deleted entries, the names of the
