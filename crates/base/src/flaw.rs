@@ -110,7 +110,8 @@ pub enum Flaw {
     TextKeptByDraft,
     /// The purge frees the first pages of a long value, but the value's row still names them.
     TrimNotNoted,
-    /// D advances to the end of the write that completed last, although earlier writes are still in flight.
+    /// A stream counts as durable up to the end of the write that completed last, although earlier writes are still in
+    /// flight.
     NewestCompletionCounts,
     /// The writes that a killed process has in flight hold no lock: they land in a segment that the next life uses.
     LocksNotKept,
@@ -120,8 +121,8 @@ pub enum Flaw {
     DamageForHole,
     /// The header of a segment is written, but not durable before the segment's first block.
     HeaderNotDurable,
-    /// A segment's mark that another segment follows it is written, but is not durable before the first block of that
-    /// next segment.
+    /// The mark in a segment that another one follows is written, but is not durable before the first block of the
+    /// following segment.
     MarkNotDurable,
     /// A segment is recycled while a write to it is in flight.
     RecycledInFlight,
@@ -305,7 +306,7 @@ pub enum Flaw {
     NumberBeforeEpoch,
     /// A restart undoes the compensations of a rollback, as if they were changes.
     CompensationUndone,
-    /// A restart writes pages of a tree before it has made the log that it relies on durable.
+    /// A restart writes pages of a tree before it has made durable the log that it relies on.
     TreeLogBelievedUnwritten,
     /// A restart demands numbers above the end of the stable log without a gap.
     NumbersDemandedAboveEosl,
@@ -387,9 +388,9 @@ pub enum Flaw {
     PageOnMirror,
     /// An image counts when only nodes, and not the disk, hold the log that it rests on.
     ImageOnMirror,
-    /// The anchor vouches for log that only nodes hold, and not the disk.
+    /// The anchor vouches for a part of the log that only nodes, and not the disk, hold.
     VouchedOnMirror,
-    /// A block names an epoch as durable that only nodes hold, and not the disk.
+    /// A block names an epoch as durable although only nodes, and not the disk, hold it.
     NamedOnMirror,
     /// A block is sealed when it is shipped, and sealed a second time when it is written.
     SealedAnew,

@@ -19,7 +19,7 @@ pub(crate) const BYTES_MAX: usize = 1 << 20;
 pub(crate) struct Line {
     /// The text, without its line break.
     pub text: String,
-    /// The number of lines that were dropped between the line before this one and this one.
+    /// The number of lines that were dropped between this line and the line before it.
     pub lost_before: u64,
 }
 
@@ -71,8 +71,8 @@ impl Queue {
         self.arrived.notify_one();
     }
 
-    /// Waits for the writer's next item, for at most `patience`, and returns it. The call says that the writer has
-    /// finished the item before. `None`: there is no limit.
+    /// Waits for the writer's next item, for at most `patience`, and returns it. The call also says that the writer has
+    /// finished the item before. If `patience` is `None`, the wait has no limit.
     pub(crate) fn next(&self, patience: Option<Duration>) -> Next {
         let deadline = patience.map(|patience| Instant::now() + patience);
         let mut waiting = self.waiting.lock();

@@ -82,7 +82,7 @@ pub struct StreamPending {
 
 /// The type byte of a stream that is written.
 pub const WRITTEN: u8 = 19;
-/// The first type byte whose consumers have the time of their last activity.
+/// The first type byte of streams whose consumers have the time of their last activity.
 const WITH_ACTIVITY: u8 = 21;
 
 /// The most entries of a node that is written, and the bytes at which a node is closed. Both are as in Redis.
