@@ -6,7 +6,7 @@ pub fn crc32c(bytes: &[u8]) -> u32 {
     crc32c::crc32c(bytes)
 }
 
-/// Returns the CRC-32C of a concatenation, given the CRC of the first part.
+/// Returns the CRC-32C of two parts together: `crc` is that of the first part, and `bytes` are the second.
 #[must_use]
 pub fn crc32c_append(crc: u32, bytes: &[u8]) -> u32 {
     crc32c::crc32c_append(crc, bytes)

@@ -1,8 +1,8 @@
 //! The one little-endian cursor. Every codec reads through [`Reader`] and writes through
 //! [`Writer`], so that no decoder can run past its input and no encoder depends on the host.
 
-/// Reads little-endian fields from a byte slice. Every read is checked. `None`: the input ended early. The caller turns
-/// that into an error that names the file and offset.
+/// Reads little-endian fields from a byte slice. Every read is checked. `None`: the input ended early, or the field is
+/// malformed. The caller turns `None` into an error that names the file and offset.
 #[derive(Clone, Debug)]
 pub struct Reader<'a> {
     bytes: &'a [u8],
@@ -73,8 +73,8 @@ impl<'a> Reader<'a> {
 
     /// Takes an unsigned LEB128 integer of at most ten bytes, in its shortest form only.
     ///
-    /// One and two bytes are read without a loop and inline. All offsets within a page fit in them, and replay reads
-    /// several per record.
+    /// Integers of one and two bytes are read inline, without a loop. All offsets within a page are that short, and
+    /// replay reads several of them per record.
     #[inline]
     pub fn varint(&mut self) -> Option<u64> {
         match self.bytes.get(self.at..) {
@@ -181,7 +181,7 @@ pub fn varint_len(v: u64) -> usize {
     bits.div_ceil(7)
 }
 
-/// Returns the LEB128 of an integer, and its length in bytes.
+/// Returns the LEB128 encoding of an integer, and the length of the encoding in bytes.
 #[must_use]
 pub fn varint(mut v: u64) -> ([u8; 10], usize) {
     let len = varint_len(v);

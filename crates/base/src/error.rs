@@ -2,11 +2,11 @@
 //!
 //! *Caller*: an argument is wrong, and nothing has changed.
 //!
-//! *Environment*: the machine refused an operation. The failure is latched where the state of the disk is no longer
-//! known.
+//! *Environment*: the machine refused an operation. If the failure leaves the state of the disk unknown, the database
+//! stops.
 //!
-//! *Fenced*: another process owns the log, or the database's files are gone. This process stops for good. It must be
-//! neither retried nor restarted.
+//! *Fenced*: another process owns the log, or the database's files are gone. This process stops for good. An operator
+//! must neither retry nor restart it.
 //!
 //! *Corruption*: bytes differ from those that were written. The error names the place, the expected and the found
 //! bytes, and is never ignored. A torn log tail is an expected end, not an error.
@@ -30,7 +30,7 @@ pub struct Corruption {
     pub expected: String,
     /// The contents that were found.
     pub found: String,
-    /// The data that is lost by it and a possible repair, in words for an operator.
+    /// The data that the damage costs, and a possible repair, in words for an operator.
     pub consequence: String,
 }
 
@@ -55,7 +55,7 @@ pub struct NotRegular {
 /// An error of any core crate.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Caller: an argument is out of its range. The text names it, and the range.
+    /// Caller: an argument is out of its range. The text names the argument and its range.
     #[error("{0}")]
     Usage(String),
 
@@ -112,7 +112,8 @@ pub enum Error {
         durable: crate::Epoch,
     },
 
-    /// Corruption: the archive ends before the end that the anchor names. The log may have been cut between the two.
+    /// Corruption: the archive ends before the end that the anchor names. The log may have been cut between these two
+    /// ends.
     #[error(
         "the archive ends with epoch {archived}, but the database had archived its log up to \
          epoch {anchor}. The archive has lost files, or is an older copy. The database is \
@@ -121,7 +122,7 @@ pub enum Error {
     ArchiveBehind {
         /// The archive's last epoch.
         archived: crate::Epoch,
-        /// The epoch up to which the anchor says it holds the log.
+        /// The epoch up to which the archive holds the log, according to the anchor.
         anchor: crate::Epoch,
     },
 
@@ -134,7 +135,7 @@ pub enum Error {
     ArchiveTaken {
         /// The manifest that the other process wrote.
         manifest: String,
-        /// The role of both.
+        /// The role of both processes.
         role: &'static str,
     },
 
@@ -153,7 +154,7 @@ pub enum Error {
     #[error("stopped after a failure: {0}. Restart the database. No acknowledged write is lost")]
     Stopped(String),
 
-    /// Fenced: another process owns the log now. The text says how that was found.
+    /// Fenced: another process owns the log now. The text says how this process found out.
     #[error(
         "another process owns the log now: {0}. This process has stopped and writes nothing \
          more. All that it acknowledged is in the log. Use the database through the other \
@@ -262,7 +263,7 @@ impl Error {
         }
     }
 
-    /// Returns the error for damage without a known consequence. Callers that know it use [`Error::Corrupt`].
+    /// Returns the error for damage, given the fields of [`Corruption`].
     #[must_use]
     pub fn corrupt(
         file: impl Into<String>,
@@ -280,7 +281,8 @@ impl Error {
         }))
     }
 
-    /// Returns the error with which every call fails after this error, of `what`, stopped the database.
+    /// Returns the error with which every later call fails, after this error stopped the database. `what` names the
+    /// part that failed, and begins the text.
     #[must_use]
     pub fn stopping(&self, what: &str) -> Error {
         let stopped = match self {
@@ -298,13 +300,14 @@ impl Error {
         self.family() == Family::Fenced
     }
 
-    /// Returns whether the file or directory was not there.
+    /// Returns whether the file or directory did not exist.
     #[must_use]
     pub fn is_not_found(&self) -> bool {
         matches!(self, Error::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
     }
 
-    /// Returns whether a directory was found instead of a file, a file instead of a directory, or a third kind.
+    /// Returns whether a directory was found instead of a file, a file instead of a directory, or a file that is not
+    /// regular.
     #[must_use]
     pub fn is_of_another_kind(&self) -> bool {
         let Error::Io { source, .. } = self else {
@@ -326,7 +329,7 @@ impl Error {
     }
 
     /// Returns whether the system lacked descriptors or memory, or asks for another try: EMFILE, ENFILE, ENOMEM,
-    /// EAGAIN. Such a failure says nothing about the disk, and passes.
+    /// EAGAIN. Such a failure is temporary and says nothing about the disk.
     #[must_use]
     pub fn is_shortage(&self) -> bool {
         const SHORTAGES: [i32; 4] = [11, 12, 23, 24];

@@ -1,4 +1,5 @@
-//! Reading the fields of a payload. A checksum has vouched for its bytes, but not for their sense.
+//! Reads the fields of a payload. A checksum shows that its bytes are those that were written, but they may still break
+//! the format.
 
 use std::fmt;
 
@@ -20,7 +21,7 @@ impl fmt::Display for Malformed {
     }
 }
 
-/// Returns the fault of a payload that has something else at `at`.
+/// Returns the fault of a payload that does not have the expected content at `at`.
 #[must_use]
 pub fn malformed(at: usize, expected: &'static str) -> Malformed {
     Malformed { at, expected }
@@ -45,7 +46,7 @@ impl<'a> Fields<'a> {
     /// Reads a field by `read`, which returns `None` if it finds no such field.
     ///
     /// # Errors
-    /// The field's place, with `what` as the expected content.
+    /// Returns the field's offset, with `what` as the expected content.
     pub fn take<T>(
         &mut self,
         what: &'static str,
@@ -65,7 +66,7 @@ impl<'a> Fields<'a> {
         self.take(what, |r| r.varint().and_then(|v| u32::try_from(v).ok()))
     }
 
-    /// Reads bytes behind their length.
+    /// Reads a length, then that many bytes.
     ///
     /// # Errors
     /// As [`take`](Self::take).
@@ -77,7 +78,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// Appends bytes behind their length.
+/// Appends the length of `bytes`, then the bytes.
 #[inline]
 pub fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     out.put_varint(to_u64(bytes.len()));

@@ -1,12 +1,14 @@
 //! The registry of seeded recovery bugs.
 //!
-//! Each flaw is a mistake that was made once, or that a printed algorithm invites. The code calls [`armed`] at the
-//! place of the mistake. Without the `flaws` feature that returns the constant `false` and the branch vanishes. The
-//! simulator must catch every flaw, which shows that the tests would notice the mistake.
+//! Each flaw is a mistake that was made once, or that an algorithm as the paper prints it invites. The code calls
+//! [`armed`] at the place of the mistake. Without the `flaws` feature, [`armed`] returns the constant `false`, and the
+//! compiler removes the branch. The simulator must catch every flaw, which shows that the tests would notice the
+//! mistake.
 
 mod lists;
 
-/// A seeded bug. To find the code that makes the mistake, search for the variant.
+/// A seeded bug. Each variant's comment describes the wrong behaviour. To find the code that makes the mistake, search
+/// for the variant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Flaw {
@@ -18,7 +20,7 @@ pub enum Flaw {
     VoidTailRevived,
     /// Pages born during a sweep are swept too.
     BornPagesSwept,
-    /// After a crash the other image's pages are believed to be as the anchor left them.
+    /// After a crash, a restart believes that the other image's pages have not changed since the anchor was written.
     OtherImageTrusted,
     /// Pages changed by restart are not marked dirty for the image that was loaded.
     RestartChangesClean,
@@ -32,11 +34,11 @@ pub enum Flaw {
     LateAppend,
     /// A record's tag is the database's checkpoint epoch, not its page's.
     TagFromClock,
-    /// An epoch counts as durable when one stream holds its part.
+    /// An epoch counts as durable when one stream, and not all, holds its part durably.
     OneStreamSuffices,
-    /// A reply computed from a pre-committed write does not wait for it.
+    /// A reply that was computed from a pre-committed write does not wait until the write is durable.
     EagerReadReply,
-    /// The image about to be overwritten is not marked as building first.
+    /// An image is overwritten without being marked as building first.
     NoBuildingMark,
     /// The log is truncated at the newer image, so the older one can no longer be used.
     TruncateAtNewer,
@@ -44,10 +46,9 @@ pub enum Flaw {
     TruncateBeforeAnchor,
     /// A new segment's directory entry is not synced before its blocks are acknowledged.
     NoDirSync,
-    /// A failed sync is retried and its second answer believed.
+    /// A failed sync is repeated, and the result of the second try is believed.
     SyncRetried,
-    /// A block whose write is refused for want of space counts, and is written again only after
-    /// later blocks have.
+    /// A block whose write the disk refuses for want of space counts as written. It is written only after later blocks.
     RefusedBlockLate,
     /// A block is accepted wherever it is found: recycled segments resurrect old blocks.
     PositionUnchecked,
@@ -55,7 +56,7 @@ pub enum Flaw {
     CopyAfterLatch,
     /// A page of the image is loaded without comparing its checksum with the directory.
     ImageCrcUnchecked,
-    /// Pages beyond the image's directory are read from its file instead of being zeros.
+    /// Pages beyond the image's directory are read from the image's file instead of being zeros.
     JunkBeyondDirectory,
     /// The dirty bit is cleared although the write of the page failed.
     FailedWriteClean,
@@ -87,30 +88,32 @@ pub enum Flaw {
     ScanSkipsDisplaced,
     /// The purge removes the rows of an orphan and leaves the pages of long elements.
     ChainLeaked,
-    /// The salt of an index depends on when it was made: after a restart a cursor points elsewhere.
+    /// The salt of an index depends on the time at which the index was made: after a restart, a cursor points to
+    /// another place.
     SaltFromClock,
-    /// A restart does not rewrite the blocks that it keeps and nothing vouches for.
+    /// A restart does not rewrite the blocks that it keeps and that the anchor does not vouch for.
     TailNotRewritten,
-    /// A restart syncs the blocks that it keeps but does not rewrite them: after a failed sync
-    /// that changes nothing.
+    /// A restart syncs the blocks that it keeps but does not rewrite them. After a failed sync, another sync writes
+    /// nothing.
     TailOnlySynced,
     /// The anchor vouches for an epoch before it is durable.
     VouchedBeforeDurable,
     /// A transaction whose closure panics releases its latches without undoing its changes.
     PanicNotUndone,
-    /// A draft that is dropped is no orphan: its rows stay until a restart.
+    /// A draft that is dropped does not become an orphan: its rows stay until a restart.
     DraftForgotten,
-    /// A collection that has its header still counts as a draft, and is removed with its builder.
+    /// A collection that has got its header still counts as a draft, and is removed when its builder is dropped.
     DraftNotClaimed,
-    /// After the naming of a draft is undone, the draft still counts as a header's.
+    /// After the transaction that gave a draft its header is undone, the draft still counts as claimed by that header.
     DraftStaysClaimed,
     /// A key gets a string that was built in steps, but the draft keeps it too.
     TextKeptByDraft,
-    /// The purge frees the first pages of a long value, and its row still names them.
+    /// The purge frees the first pages of a long value, but the value's row still names them.
     TrimNotNoted,
-    /// D advances to the end of the write that completed last, whatever is still in flight before it.
+    /// A stream counts as durable up to the end of the write that completed last, although earlier writes are still in
+    /// flight.
     NewestCompletionCounts,
-    /// Writes that a killed process has in flight keep no lock: they land in a segment that the next life uses.
+    /// The writes that a killed process has in flight hold no lock: they land in a segment that the next life uses.
     LocksNotKept,
     /// A hole that writes in flight left at the end of the log counts as damage.
     HoleForDamage,
@@ -118,19 +121,20 @@ pub enum Flaw {
     DamageForHole,
     /// The header of a segment is written, but not durable before the segment's first block.
     HeaderNotDurable,
-    /// The mark that a segment is followed is written, but not durable before the next one's first block.
+    /// The mark in a segment that another one follows is written, but is not durable before the first block of the
+    /// following segment.
     MarkNotDurable,
     /// A segment is recycled while a write to it is in flight.
     RecycledInFlight,
-    /// An entry of the sidecar counts though its slot now has a row of another kind.
+    /// An entry of the sidecar counts although its slot now has a row of another kind.
     KindInPlaceKept,
-    /// An entry of the sidecar counts though another key has taken its slot.
+    /// An entry of the sidecar counts although another key has taken its slot.
     SlotKeyKept,
-    /// An entry of the sidecar counts though its page was given to another class.
+    /// An entry of the sidecar counts although its page was given to another class.
     PageClassKept,
-    /// A number that is missing among a partition's ordered frames is passed over.
+    /// Replay ignores that a number is missing among a partition's ordered frames.
     SequenceGapIgnored,
-    /// An ordered frame of several partitions is played when it is the first of one of them.
+    /// An ordered frame of several partitions is played when it is next in one of them, and not in all.
     FenceAtOneQueue,
     /// Ordered frames beyond the cut are played.
     CommandOfVoidTail,
@@ -138,45 +142,47 @@ pub enum Flaw {
     ColumnImagesUnordered,
     /// A restart does not know a table that was dropped at the log's end: the commands before its drop find no table.
     CommandBeforeDrop,
-    /// A restart knows a dropped table only where the image has pages of it: not one that was made behind the image.
+    /// A restart knows a dropped table only in partitions where the image has its pages. It does not know a table that
+    /// was created after the image.
     TableBornAndDropped,
-    /// A cut takes the partitions' latches one after the other.
+    /// A cut takes the partitions' latches one after the other, and does not hold all of them at once.
     CutLatchesSingly,
     /// The sequence number of a partition is read after the cut has released its latch.
     PseqReadAfterRelease,
-    /// A page that was clean at the cut and has changed since is taken for one born since.
+    /// A page that was clean at the cut and has changed since is taken for a page that was born after the cut.
     CleanAtCutTakenForBorn,
-    /// The visit of a page that has changed since the cut clears its dirty bit.
+    /// A checkpoint that visits a page which has changed since the cut clears the page's dirty bit.
     KeptVisitClearsDirty,
     /// The copy that a commit keeps for a second cut replaces the one for the first cut.
     SecondCutOverwritesKept,
-    /// A snapshot of a user raises the checkpoint epoch.
+    /// A snapshot that a user takes raises the checkpoint epoch.
     SnapshotRaisesG,
     /// A rollback leaves the entries in secondary indexes that the transaction made.
     IndexEntryKeptAfterAbort,
-    /// A page is taken for a table without asking whether its changes are logged: page records meet a page
-    /// whose bytes were never logged.
+    /// A table takes a free page even if the page's earlier changes were not logged: page records are then applied to a
+    /// page whose bytes were never logged.
     PoolsShared,
-    /// A range inside a range that is saved already is saved again, and counts as the older one.
+    /// A range inside a range that was saved before is saved again, and the later save counts as the older state.
     RangeInsideSave,
     /// A command that used a page-addressed table is logged as a command all the same.
     CommandReadPages,
     /// A transaction that is undone keeps its sequence numbers.
     AbortKeepsSequence,
-    /// A rollback leaves the bits that say a checkpoint in row mode has a copy of the rows that it had changed.
+    /// A rollback does not clear the bits of the rows that the transaction had changed. These bits say that a
+    /// checkpoint in row mode has a copy of a row.
     AbortKeepsDirtyBit,
     /// The memory limit holds during a replay, too.
     MemoryLimitInReplay,
-    /// A replayed procedure is given the clock's time and not its own.
+    /// A replayed procedure gets the present time, and not the time of its original call.
     ReplayReadsClock,
     /// A restart logs again the transactions that it replays.
     ReplayLogsAgain,
     /// After a restart a partition counts from the frames that were played, not from the image's number. Without played
-    /// frames it gives out ids of rows a second time.
+    /// frames, the partition gives out ids of rows a second time.
     RowIdUsedTwice,
     /// A checkpoint is a fuzzy sweep although ordered frames are logged.
     FuzzyUnderOrdered,
-    /// A consistent image is judged by the epoch of its end, and not by tags.
+    /// A restart decides which records a consistent image has by the epoch of the image's end, and not by tags.
     CutImageByEpoch,
     /// Entries of the sidecar count for key-addressed tables. Their pages may have changed between the cut and the
     /// sidecar without a page record about it.
@@ -193,23 +199,23 @@ pub enum Flaw {
     NetAcrossBuilding,
     /// A net record counts only the updates of its last input.
     UpdateSpanLost,
-    /// Records are combined if no image lies above the first one's tag and at or below the last one's. That assumes
-    /// that tags rise along a page's life.
+    /// Records are combined if no image lies above the first record's tag and at or below the last record's tag. That
+    /// assumes that the tags of a page never fall.
     TagsTakenForRising,
-    /// After a restart from an older image pages get its number as their tag, which a backup of a newer one takes for
-    /// reflected.
+    /// After a restart from an older image, pages are tagged with that image's number. A backup of a newer image then
+    /// counts as having changes that it does not have.
     TagBelowKeptBackup,
     /// Restore: records of the backup's sweep that came after the target are left in its pages.
     LaterEpochsKept,
     /// Restore: runs are read up to the target, not up to the end of the backup's sweep.
     RunsReadUpToTarget,
-    /// A backup that is the state of an epoch is judged by tags, as if it were a sweep.
+    /// Restore: a backup is the state of an epoch, but its records are judged by tags, as if it were a sweep.
     CutJudgedByTag,
-    /// Restore: runs are applied to a backup whose key-addressed tables stay behind.
+    /// Restore: runs are applied to a backup with key-addressed tables, which the runs do not bring up to date.
     RunsAppliedToKept,
-    /// Restore: of a surviving log only the life is read in which the archive ends.
+    /// Restore: only the life in which the archive ends is read from a surviving log.
     LaterLivesIgnored,
-    /// Restore: a page that the backup does not have begins as what the buffer held.
+    /// Restore: a page that the backup does not have begins with the old contents of the buffer.
     PageBeyondBackupKept,
     /// The standing proof counts pages of key-addressed tables, which change without a record.
     ProofOverBothPools,
@@ -217,55 +223,55 @@ pub enum Flaw {
     PinnedSlotOverwritten,
     /// The inputs of a merge are removed before the manifest without them is durable.
     InputsRemovedBeforeManifest,
-    /// Two runs of equal ranges are both taken for part of the archive.
+    /// Two runs of the same range of epochs both count as part of the archive.
     EqualRangesBothRead,
-    /// Runs leave the backlog before the archive has them durably.
+    /// Runs leave the backlog before they are durable in the archive.
     BacklogForgottenEarly,
-    /// An archive's reader takes a stream as far as it is written, beyond the durable epoch.
+    /// An archive's reader reads a stream as far as the stream is written, beyond the durable epoch.
     EpochBeyondDArchived,
-    /// An archive's reader continues in the segment of a life behind its cut.
+    /// An archive's reader continues behind the cut of a life, in a segment of that life.
     VoidEpochArchived,
-    /// The log is cut without asking how far the archive has it.
+    /// The log is truncated without regard to how far the archive has it.
     LogCutBeforeRun,
     /// A run is cut when its workspace is full, and not at an epoch's end.
     RunCutInsideEpoch,
-    /// An acknowledged entry stays pending by its consumer: one of its two rows is left.
+    /// An acknowledged entry stays pending with its consumer: only one of its two rows is removed.
     AcknowledgedRowKept,
-    /// A consumer of a stream's group goes, and its entries stay pending in the group.
+    /// A consumer of a stream's group is deleted, but its entries stay pending in the group.
     DeletedConsumerRowsKept,
-    /// A group of a stream goes, and its consumers and pending entries stay.
+    /// A group of a stream is deleted, but its consumers and pending entries stay.
     DestroyedGroupRowsKept,
     /// The group's last id is written only where the count of pending entries has changed, too.
     GroupLastNotWritten,
-    /// A node of a stream grows, and its length in use stays that of before the entry.
+    /// A node of a stream takes an entry, but its length in use does not grow.
     GrownNodeTorn,
     /// An entry that begins a new node does not count for the stream's length.
     NewNodeNotCounted,
     /// Nodes that trimming removes still count for the stream's length.
     TrimNotCounted,
-    /// An entry that a consumer claims stays pending by the one that had it, too.
+    /// An entry that a consumer claims also stays pending with the consumer that had it.
     ClaimedRowKept,
-    /// The first entry of a stream is deleted, and the head still names it.
+    /// The first entry of a stream is deleted, but the stream's head still names it.
     FirstIdStale,
-    /// The changes of a script before it passes a limit are kept, as if it had ended with an error.
+    /// The changes that a script made before it passed a limit are kept, as if it had ended with an error.
     LimitKeepsHalf,
     /// The changes of a script that is killed are kept, as if it had ended with an error.
     HaltKeepsHalf,
     /// A script that runs again has other random numbers.
     RerunWithOtherSeed,
-    /// A transaction that runs again has another time.
+    /// A transaction that runs again sees another time.
     RerunAtOtherTime,
-    /// A transaction that runs again begins on its own earlier changes.
+    /// A transaction that runs again begins on top of the changes of its earlier run.
     RerunOverHalf,
     /// The messages that a script had published before it ran again are sent, too.
     MessageOfRerunKept,
-    /// A library of functions is kept in memory, and its row is not written.
+    /// A library of functions is kept in memory, but its row is not written.
     LibraryNotWritten,
     /// A waiting consumer receives an entry before its delivery is durable.
     DeliveryShownEarly,
-    /// Access control judges the first key that an option names, and the command uses the last.
+    /// If an option occurs twice, access control checks the key of the first, and the command uses that of the last.
     FirstTargetJudged,
-    /// A client that tracks prefixes is sent names that its user may not read.
+    /// A client that tracks prefixes is sent the names of keys that its user may not read.
     HiddenNameTold,
     /// A receipt says that a write is on disk, but it is not, and the receipt does not wait for it.
     ReceiptRoundedUp,
@@ -273,48 +279,50 @@ pub enum Flaw {
     PageBeyondStableLog,
     /// A tree's page that has changed since it was copied counts as written.
     DirtiedSinceWritten,
-    /// The restart of a tree counts pages as written that it has not finished with.
+    /// The restart of a tree counts a page as written before it has finished redoing the page.
     RestartTellsWrites,
-    /// The analysis of a tree begins with the first Δ whose TC-LSN is above the redo start, as printed.
+    /// The analysis of a tree begins with the first Δ whose TC-LSN is above the redo start, as the paper prints it.
     DeltasByStableEnd,
-    /// An entry of the dirty page table keeps the lastLSN that it was made with, as printed.
+    /// An entry of the dirty page table keeps the lastLSN that it was made with, as the paper prints it.
     LastNotRefreshed,
-    /// Pages of a tree are written in their places alone.
+    /// Pages of a tree are written in their places, without copies in the double-write file.
     NoDoubleWrite,
     /// Pages of a tree are written in their places before their copies are durable.
     DoubleNotSynced,
-    /// The restart of a tree believes pages that a killed process has written and not synced.
+    /// The restart of a tree believes pages that a killed process has written but not synced, and does not write them
+    /// again.
     PagesBelievedUnwritten,
-    /// Redo does not look at the fences of a tree's page: a row that was moved is put where it was.
+    /// Redo does not look at the fences of a tree's page: a row that was moved to another page is put into its old
+    /// page.
     FencesIgnored,
-    /// A change of a tree's structure is two records.
+    /// A change of a tree's structure is logged as two records instead of one.
     StructureInTwoRecords,
-    /// A page of a tree fills up, and a restart that has cut it under a longer fence finds no room.
+    /// A page of a tree fills up. A restart that cuts it under a longer fence then finds no room.
     NoRoomForFence,
-    /// A page of a tree that is being read ahead counts as not in memory. Its copy replaces one that was read beside it
-    /// and changed.
+    /// A page of a tree counts as not in memory while it is read ahead. The copy that was read ahead then replaces one
+    /// that was read and changed in the meantime.
     AheadOverNewer,
     /// An append takes its number before it reads the epoch that it joins.
     NumberBeforeEpoch,
     /// A restart undoes the compensations of a rollback, as if they were changes.
     CompensationUndone,
-    /// A restart writes pages of a tree before it has made durable the log that it believes.
+    /// A restart writes pages of a tree before it has made durable the log that it relies on.
     TreeLogBelievedUnwritten,
     /// A restart demands numbers above the end of the stable log without a gap.
     NumbersDemandedAboveEosl,
-    /// A life gives operations numbers that the life before has given.
+    /// A life gives operations numbers that an earlier life has given already.
     NumberReused,
-    /// A checkpoint's cover does not reach back to the first record of the transactions over a tree that are open.
+    /// A checkpoint's cover does not reach back to the first record of the open transactions over a tree.
     CoverWithoutOpen,
     /// The changes to be undone in a tree are forgotten when the restart ends.
     LosersForgotten,
     /// Steal mode: a rollback within a checkpoint window is not compensated.
     NoClr,
-    /// Steal mode, Algorithm 1, step 2 as printed: an update reads its page's tag without the
-    /// latch and changes the page later.
+    /// Steal mode, Algorithm 1, step 2 as the paper prints it: an update reads its page's tag without the latch, and
+    /// changes the page later.
     FlagOutsideLatch,
-    /// Steal mode, Algorithm 1, step 6 after step 5 as printed: the record is appended after the latch is released. A
-    /// crash between the two leaves a change in an image and none in the log.
+    /// Steal mode, Algorithm 1, in the paper's order, step 5 before step 6: the record is appended after the latch is
+    /// released. A crash between the two steps leaves a change in an image that the log does not have.
     LateAppendSteal,
     /// Steal mode: the active list is captured before the end mark is appended; restart follows
     /// Algorithm 3 as printed.
@@ -332,23 +340,23 @@ pub enum Flaw {
     ClosedRingCounts,
     /// A node that lost its memory counts as one that holds the log.
     AmnesiaCounts,
-    /// With one node left, its reply alone counts, although the tail is not on disk yet.
+    /// With one node left, its reply alone is enough for an acknowledgement, although the tail is not on disk yet.
     SoloBeforeFlush,
     /// Acknowledgements continue by the disk although the arbiter has not answered for longer than the lease.
     LeaseIgnored,
     /// A takeover reads the disk before the lease of the last writer is over.
     LeaseNotAwaited,
-    /// In a mirror, too, acknowledgements rise with the writer's own disk.
+    /// Even in a mirror, the writer acknowledges what its own disk has synced.
     DiskAcknowledges,
     /// Acknowledgements rest on nodes before the anchor says so.
     MirrorBeforeAnchor,
-    /// The view says that all is on disk before the tail is synced.
+    /// The view says that everything is on disk before the tail is synced.
     DiskBeforeTail,
-    /// The tail's begin is moved up when the copy is written, not when it is synced.
+    /// The tail's begin is moved up when the disk's copy is written, not when that copy is synced.
     LowAtWrite,
     /// The rings of the life before are dropped before the anchor names the new one.
     RingsRetiredEarly,
-    /// Of the two nodes of a mirror the one that holds more counts.
+    /// Of the two nodes of a mirror, the node that holds more decides what is acknowledged.
     OneReplyIsEnough,
     /// Blocks that were sent to a node count as held.
     SentCounts,
@@ -358,41 +366,41 @@ pub enum Flaw {
     ReturnsBehind,
     /// A stream moves to nodes that do not hold all its acknowledged frames.
     MovesUnheld,
-    /// A node that is asked for a ring that it has begins that ring anew.
+    /// A node that is asked to open a ring that it has already empties the ring.
     RingEmptiedAtOpen,
-    /// A ring that was found damaged is made anew while the view counts its contents.
+    /// A ring that was found damaged is replaced by an empty one while the view still relies on its contents.
     SpoiledRenewedAtOnce,
     /// A takeover does not stop nodes from taking blocks of the writer before.
     SealForgotten,
-    /// A takeover takes the memory of a node that was started again for what the view's node held.
+    /// A takeover accepts a node that was started again, and has an empty memory, as the node that the view names.
     EmptyNodeSuffices,
     /// A takeover does not raise the generation.
     GenerationKept,
-    /// A writer that finds another one's view continues from there.
+    /// A writer that finds another writer's view continues from that view.
     FenceIgnored,
     /// While the outcome of a change of view is not known, acknowledgements rest on the old view alone.
     PendingViewIgnored,
-    /// A change of view whose outcome is not known is given up when the arbiter has the old one.
+    /// A change of view whose outcome is not known is given up when the arbiter still has the old view.
     PendingViewGivenUp,
-    /// A segment of a writer that was replaced, and may be alive, is recycled by the next one.
+    /// The next writer recycles a segment of the writer that it replaced, which may still be alive.
     RecycledUnderNextWriter,
-    /// A page of a tree is written when nodes hold the log of its operations.
+    /// A page of a tree is written when only nodes, and not the disk, hold the log of its operations.
     PageOnMirror,
-    /// An image counts when nodes hold the log that it rests on.
+    /// An image counts when only nodes, and not the disk, hold the log that it rests on.
     ImageOnMirror,
-    /// The anchor vouches for what nodes hold.
+    /// The anchor vouches for a part of the log that only nodes, and not the disk, hold.
     VouchedOnMirror,
-    /// A block names as durable what nodes hold.
+    /// A block names an epoch as durable although only nodes, and not the disk, hold it.
     NamedOnMirror,
-    /// A block is sealed when it is shipped, and again when it is written.
+    /// A block is sealed when it is shipped, and sealed a second time when it is written.
     SealedAnew,
     /// The part of the log that is given up with a loss is not noted in the anchor.
     LossNotNoted,
-    /// A drain follows blocks from where the anchor's voucher ends, although the log has been cut behind that.
+    /// A drain begins where the anchor's voucher ends, although the log has been cut beyond that position.
     DrainedFromVouched,
-    /// A takeover asks the nodes of a view whose life has been recovered.
+    /// A takeover asks the nodes of a view for log, although the life of that view has been recovered already.
     OldLifeFetched,
-    /// The anchor says that nodes hold nothing that the disk lacks before the tail is synced.
+    /// Before the tail is synced, the anchor says that nodes hold nothing that the disk lacks.
     AnchorBeforeTail,
     /// Steal mode: a commit is acknowledged when its own stream is synced past it.
     NoEpochs,

@@ -1,14 +1,15 @@
 //! Carry-less multiplication and the field GF(2^64), in plain integer arithmetic.
 //!
-//! A polynomial over GF(2) is a word: bit i is the coefficient of x^i. Addition is XOR, so a product is linear over XOR
-//! in either factor, as digests that are XORed need.
+//! A polynomial over GF(2) is a word: bit i is the coefficient of x^i. Addition is XOR. So a product is linear over XOR
+//! in either factor, as XOR-linear digests need.
 //!
 //! In the *field*, products are taken modulo x^64 + x^4 + x^3 + x + 1, which is irreducible. So the product of two
 //! factors that are not zero is not zero.
 //!
-//! The instruction sets have this product (`PCLMULQDQ`, `PMULL`), but calling it needs unsafe code. Here each factor is
-//! split into four words that hold every fourth bit. In the integer product of two such words at most sixteen ones meet
-//! in a place. The carries of the lower half fall between the places that count.
+//! Processors have instructions for the carry-less product (`PCLMULQDQ`, `PMULL`), but calling them needs unsafe code.
+//! Here each factor is split into four words that hold every fourth bit. In the integer product of two such words, at
+//! most sixteen ones are added in one bit position. In the lower half, their carries reach only positions that are
+//! masked out.
 //!
 //! # Source
 //! T. Pornin, BearSSL, `ghash_ctmul64`: multiplication "with holes".
@@ -34,7 +35,7 @@ fn product_low(a: u64, b: u64) -> u64 {
 #[inline]
 #[must_use]
 pub fn carryless(a: u64, b: u64) -> (u64, u64) {
-    // The product of the reversed factors is the reversed product, one place further down.
+    // The product of the reversed factors is the reversed product, one bit further down.
     let high = product_low(a.reverse_bits(), b.reverse_bits()).reverse_bits() >> 1;
     debug_assert!(
         high >> 63 == 0,
@@ -48,8 +49,8 @@ pub fn carryless(a: u64, b: u64) -> (u64, u64) {
 #[must_use]
 pub fn multiply(a: u64, b: u64) -> u64 {
     let (high, low) = carryless(a, b);
-    // x^64 = x^4 + x^3 + x + 1. The part that this lifts above bit 63 again has degree 3 at most, and is folded once
-    // more.
+    // x^64 = x^4 + x^3 + x + 1. So the upper half is folded into the lower half. Folding moves at most four bits above
+    // bit 63 again, and these are folded once more.
     let fold = |word: u64| word ^ word << 1 ^ word << 3 ^ word << 4;
     let above = high >> 63 ^ high >> 61 ^ high >> 60;
     debug_assert!(above < 16, "degree 3 at most is left above bit 63");
@@ -66,14 +67,14 @@ mod tests {
     use super::*;
     use crate::checksum::mix64;
 
-    /// Computes it bit by bit.
+    /// Computes the product of [`carryless`] bit by bit.
     fn carryless_slow(a: u64, b: u64) -> u128 {
         (0..64)
             .filter(|bit| b >> bit & 1 == 1)
             .fold(0, |sum, bit| sum ^ u128::from(a) << bit)
     }
 
-    /// Computes it bit by bit: one step of Horner's scheme for each coefficient.
+    /// Computes the product of [`multiply`] bit by bit: one step of Horner's scheme for each coefficient.
     fn multiply_slow(a: u64, b: u64) -> u64 {
         (0..64).rev().fold(0, |sum: u64, bit| {
             let carry = if sum >> 63 == 1 { 0b1_1011 } else { 0 };
@@ -116,8 +117,8 @@ mod tests {
     }
 
     /// By Fermat, a^(2^64) = a for all elements of a field of 2^64. The prime factors of 2^64 - 1 are 3, 5, 17, 257,
-    /// 641, 65537 and 6700417. So an element whose powers by the cofactors differ from 1 has full order. It has full
-    /// order only if the modulus is irreducible.
+    /// 641, 65537 and 6700417. So an element a has full order if a^((2^64 - 1) / p) differs from 1 for each of these
+    /// primes p. An element of full order exists only if the modulus is irreducible.
     #[test]
     fn the_modulus_is_irreducible() {
         let power = |base: u64, mut exponent: u64| {

@@ -31,7 +31,7 @@ id!(
     Epoch(u64)
 );
 id!(
-    /// A checkpoint epoch: the number of a sweep, and the tag a page carries since its last visit.
+    /// A checkpoint epoch: the number of a sweep. A page is tagged with the checkpoint epoch of its last visit.
     CkptEpoch(u64)
 );
 id!(
@@ -57,8 +57,8 @@ id!(
     PageId(u32)
 );
 id!(
-    /// The number of an operation on a tree or of one of its records: the LSN of the literature. It is dense over all
-    /// streams of the log from 1 on. Zero means "before the first".
+    /// The number of an operation on a tree, or of a record of the tree: the LSN of the literature. The numbers begin
+    /// at 1 and are dense over all streams of the log. Zero means "before the first".
     Gsn(u64)
 );
 id!(
@@ -74,11 +74,11 @@ id!(
     TableId(u32)
 );
 id!(
-    /// A virtual partition: one latch over a share of the key hash.
+    /// A virtual partition: one latch over a share of the keys' hashes.
     PartitionId(u16)
 );
 
-/// The dense number of updates a page has seen, modulo 2^32.
+/// The number of an update of a page, modulo 2^32. Each update of the page raises it by 1.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct Useq(pub u32);
 

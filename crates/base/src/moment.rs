@@ -8,7 +8,7 @@ pub fn moment(us: u64) -> String {
     }
     let seconds = us / 1_000_000;
     let (days, rest) = (seconds / 86_400, seconds % 86_400);
-    // Days to a civil date, by eras of 400 years that begin on the first of March.
+    // Converts days to a civil date. An era has 400 years and begins on the first of March.
     let shifted = days + 719_468;
     let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
     let year_of_era =
@@ -48,7 +48,7 @@ fn days_since_1970(year: u64, month: u64, day: u64) -> Option<u64> {
     if year < 1970 || day == 0 || day > in_month {
         return None;
     }
-    // Years that begin on the first of March, so that a leap day is the last one of its year.
+    // A shifted year begins on the first of March, so that a leap day is the last day of its year.
     let shifted = if month <= 2 { year - 1 } else { year };
     let month_index = (month + 9) % 12;
     let day_of_year = (153 * month_index + 2) / 5 + day - 1;

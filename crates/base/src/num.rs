@@ -16,7 +16,7 @@ pub const fn to_usize(n: u64) -> usize {
     n as usize
 }
 
-/// Converts a length that a format stores in 32 bits. The caller has refused longer ones.
+/// Converts a length that a format stores in 32 bits. The caller has refused longer lengths.
 ///
 /// # Panics
 /// If `n` does not fit, which is a bug in the caller's check.

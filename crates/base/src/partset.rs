@@ -48,7 +48,7 @@ impl PartitionSet {
         debug_assert!(self.len() >= other.len(), "a union has what each set has");
     }
 
-    /// Returns whether both sets have a member in common.
+    /// Returns whether the two sets have a member in common.
     #[must_use]
     pub fn intersects(&self, other: &PartitionSet) -> bool {
         let mut pairs = self.words.iter().zip(other.words);
@@ -70,7 +70,7 @@ impl PartitionSet {
         self.words == [0; 4]
     }
 
-    /// Returns the members in ascending order. Every transaction iterates over them, so the iterator visits the few
+    /// Returns the members in ascending order. Every transaction iterates over a set, so the iterator visits the few
     /// members and not all partitions.
     pub fn iter(&self) -> impl Iterator<Item = PartitionId> + use<> {
         let mut words = self.words;

@@ -21,11 +21,11 @@ pub struct RowChange<'a> {
     pub table: TableId,
     /// The page that the row was in.
     pub pid: Pid,
-    /// Its key.
+    /// The row's key.
     pub key: &'a [u8],
-    /// The row before, if it existed; a compensation has none.
+    /// The row before the change, if it existed. A compensation does not have it.
     pub before: Option<&'a [u8]>,
-    /// The row now, if it exists.
+    /// The row after the change, if it exists.
     pub after: Option<&'a [u8]>,
 }
 
@@ -34,9 +34,9 @@ pub struct RowChange<'a> {
 pub enum Act<'a> {
     /// A change.
     Change(RowChange<'a>),
-    /// A change that undoes another one.
+    /// A change that undoes an earlier change of the transaction.
     Compensation {
-        /// The transaction's change that is to be undone next; 0 if no change is left.
+        /// The number of the transaction's change that is to be undone next; 0 if no change is left.
         undo_next: Gsn,
         /// The change of the row.
         row: RowChange<'a>,
@@ -61,16 +61,17 @@ impl<'a> Act<'a> {
 /// The operations of a frame.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OperationFrame<'a> {
-    /// The number of the first.
+    /// The number of the first operation. The others follow without a gap.
     pub first: Gsn,
-    /// Each with its transaction.
+    /// The operations, each with its transaction.
     pub acts: Vec<(TxnId, Act<'a>)>,
 }
 
 /// Appends a frame of these operations, which take the numbers from `first` on.
 ///
 /// # Panics
-/// If `acts` is empty, or has an operation that no transaction makes.
+/// If `acts` is empty or `first` is 0, or if an operation contradicts itself, such as a change with neither a row
+/// before nor a row after.
 pub fn encode(out: &mut Vec<u8>, first: Gsn, acts: &[(TxnId, Act<'_>)]) {
     assert!(
         first > Gsn(0) && !acts.is_empty(),
@@ -117,7 +118,7 @@ fn put_row(out: &mut Vec<u8>, row: &RowChange<'_>) {
 /// Reads a frame's payload.
 ///
 /// # Errors
-/// The first byte that is out of place.
+/// Returns the position of the first wrong byte, and the content that was expected there.
 pub fn decode(payload: &[u8]) -> Result<OperationFrame<'_>, Malformed> {
     let mut r = Fields::new(payload);
     let first = r.take("a number of at least 1", |r| {

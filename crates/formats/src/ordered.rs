@@ -20,12 +20,12 @@ const REPLACE: u8 = 3;
 const CREATE_TABLE: u8 = 4;
 const DROP_TABLE: u8 = 5;
 
-/// The head of a frame of either kind.
+/// The head of an ordered frame, which is a command frame or an effects frame.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct OrderedHead {
-    /// The transaction's partitions, ascending, and its number in each.
+    /// The transaction's partitions, ascending, each with the transaction's number in it.
     pub parts: Vec<Part>,
-    /// True if the hash of a command's effects is at its end.
+    /// True if the frame is a command's and ends with the hash of its effects.
     pub hashed: bool,
 }
 
@@ -34,20 +34,21 @@ pub struct OrderedHead {
 pub struct CommandFrame<'a> {
     /// The procedure.
     pub procedure: u32,
-    /// The time that it saw, milliseconds since 1970.
+    /// The time that the procedure saw, milliseconds since 1970.
     pub time_ms: u64,
     /// Its arguments.
     pub args: &'a [u8],
-    /// A hash of its effects. `None`: it was not logged.
+    /// A hash of the command's effects. `None`: the hash was not logged.
     pub effects_hash: Option<u64>,
 }
 
 /// The place of an effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum At {
-    /// In one of the frame's parts, by its index. In a frame with one part, every effect is read as this.
+    /// In one of the frame's parts, by its index. If the frame has only one part, every effect is read with the index
+    /// 0.
     Part(usize),
-    /// In all of them.
+    /// In all parts of the frame.
     All,
 }
 
@@ -56,7 +57,7 @@ pub enum At {
 pub enum Op<'a> {
     /// The row was deleted.
     Delete,
-    /// The row was put, new or in place of another.
+    /// The row was put: it is new, or replaced an earlier row.
     Put {
         /// The row.
         row: &'a [u8],
@@ -66,7 +67,7 @@ pub enum Op<'a> {
         /// The change, in the encoding of the table's owner.
         patch: &'a [u8],
     },
-    /// The row was put, and the frame has the row before.
+    /// The row replaced an earlier row, and the frame has both.
     Replace {
         /// The row before.
         before: &'a [u8],
@@ -96,7 +97,7 @@ impl Op<'_> {
         }
     }
 
-    /// Returns whether it concerns the table, not one of its rows.
+    /// Returns whether the effect concerns a whole table, and not one of its rows.
     #[must_use]
     pub fn is_of_table(&self) -> bool {
         match self {
@@ -122,7 +123,7 @@ impl Op<'_> {
 pub struct Effect<'a> {
     /// The table.
     pub table: TableId,
-    /// Its place.
+    /// The part of the frame in which the effect is.
     pub at: At,
     /// Its kind.
     pub op: Op<'a>,
@@ -160,7 +161,7 @@ pub fn encode_command(out: &mut Vec<u8>, parts: &[Part], command: &CommandFrame<
     }
 }
 
-/// Appends the index of the part in which an effect's row lies, which frames with one part omit.
+/// Appends the index of the part in which an effect's row lies. Appends nothing if the frame has one part.
 pub fn encode_place(out: &mut Vec<u8>, at: At, parts: usize) {
     let index = match at {
         At::Part(index) => {
@@ -255,7 +256,7 @@ impl<'a> Effect<'a> {
     }
 }
 
-/// A frame's payload, its head read and its body not yet.
+/// A frame's payload. Its head has been read, and its body has not.
 #[derive(Debug, Clone)]
 pub struct OrderedPayload<'a> {
     /// The head.
@@ -267,7 +268,7 @@ impl<'a> OrderedPayload<'a> {
     /// Reads the head of a payload.
     ///
     /// # Errors
-    /// The first byte that is out of place.
+    /// Returns the position of the first wrong byte, and the content that was expected there.
     pub fn decode(payload: &'a [u8]) -> Result<OrderedPayload<'a>, Malformed> {
         let mut r = Fields::new(payload);
         let hashed = match r.take("flags", Reader::u8)? {
@@ -306,7 +307,8 @@ impl<'a> OrderedPayload<'a> {
         self.body.reader.at()
     }
 
-    /// Returns a payload whose head was read before, from the parts that [`decode`](Self::decode) returned.
+    /// Returns the payload that [`decode`](Self::decode) has returned before, from its head and its
+    /// [`body_at`](Self::body_at).
     ///
     /// # Panics
     /// If the payload is shorter than its head.
@@ -322,7 +324,7 @@ impl<'a> OrderedPayload<'a> {
     /// Returns the body of a command frame.
     ///
     /// # Errors
-    /// The first byte that is out of place.
+    /// Returns the position of the first wrong byte, and the content that was expected there.
     pub fn command(&self) -> Result<CommandFrame<'a>, Malformed> {
         let mut r = self.body.clone();
         let procedure = r.varint_u32("a procedure's id")?;
@@ -364,12 +366,12 @@ impl<'a> OrderedPayload<'a> {
     }
 }
 
-/// Reads effects one after the other; after an error it ends.
+/// An iterator that reads effects. It ends after the first error.
 #[derive(Debug, Clone)]
 pub struct Effects<'a> {
     parts: usize,
     body: Fields<'a>,
-    /// The fault that ends the effects before the first.
+    /// A fault of the frame's head, which is returned in place of the first effect.
     refused: Option<Malformed>,
 }
 

@@ -22,24 +22,26 @@ const WITH_LSNS: u8 = 1;
 pub struct Delta {
     /// The number of the first note.
     pub first_note: u64,
-    /// EOSL when it was cut. Each operation up to it is noted here or before.
+    /// EOSL, the end of the stable log, when this record was cut. Each operation up to `tc_lsn` is noted in this record
+    /// or in an earlier one.
     pub tc_lsn: Gsn,
-    /// EOSL when the first written page was noted; `tc_lsn` if no page was.
+    /// EOSL when the first written page was noted; `tc_lsn` if no written page was noted.
     pub fw_lsn: Gsn,
-    /// The number of entries of `dirty` that were noted before that.
+    /// The number of entries of `dirty` that were noted before the first written page; all entries if no written page
+    /// was noted.
     pub first_dirty: usize,
-    /// DirtySet: the page of each update, in their order.
+    /// DirtySet: the page of each update, in the order of the updates.
     pub dirty: Vec<Pid>,
     /// WrittenSet: pages that were written durably and had not changed since.
     pub written: Vec<Pid>,
-    /// The number of each update in `dirty`, if they are logged.
+    /// The number of each update in `dirty`, if these numbers are logged.
     pub lsns: Option<Vec<Gsn>>,
 }
 
 /// The pages that were written in an interval: the paper's BW-log record.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Writes {
-    /// The end of the stable log when the first of them was noted.
+    /// EOSL, the end of the stable log, when the first of these pages was noted.
     pub fw_lsn: Gsn,
     /// WrittenSet.
     pub written: Vec<Pid>,
@@ -48,7 +50,7 @@ pub struct Writes {
 /// The end of a checkpoint: the paper's eCkpt.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct EndCheckpoint {
-    /// The number of its redo start.
+    /// The number of the checkpoint's redo start.
     pub rssp: Gsn,
     /// The dirty pages, ascending, each with the number below which no update is missing on disk.
     pub dirty: Vec<(Pid, Gsn)>,
@@ -66,11 +68,11 @@ pub enum PageChange {
     },
     /// The page is edited.
     Edit {
-        /// Its new high fence. All keys from there on are removed.
+        /// The new high fence of a page that is cut. First, all keys that are not below it are removed.
         cut: Option<Vec<u8>>,
-        /// Keys that are dropped then, ascending.
+        /// The keys that are dropped next, ascending.
         drops: Vec<Vec<u8>>,
-        /// Cells that are put then, ascending: keys and values, or children.
+        /// The cells that are put last, ascending: keys with values, or with children in an inner page.
         puts: Vec<(Vec<u8>, Vec<u8>)>,
     },
 }
@@ -85,20 +87,20 @@ pub struct Structure {
 /// A record of the tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TreeRecord {
-    /// Δ.
+    /// Δ: the pages that the tree made dirty and those that it wrote, in an interval.
     Delta(Delta),
-    /// BW.
+    /// BW: the pages that the tree wrote in an interval.
     Writes(Writes),
-    /// RSSP: changes by operations below its number will be durable when the checkpoint ends.
+    /// RSSP: the changes by all operations below this record's number are durable when the checkpoint ends.
     RedoStart,
-    /// eCkpt.
+    /// eCkpt: the end of a checkpoint.
     EndCheckpoint(EndCheckpoint),
-    /// SMO.
+    /// SMO: a change of structure.
     Structure(Structure),
 }
 
 impl TreeRecord {
-    /// Appends the record with its number.
+    /// Appends the record with the number `gsn`.
     ///
     /// # Panics
     /// If the record contradicts itself: then its writer noted events out of order.
@@ -156,7 +158,7 @@ impl TreeRecord {
     /// Reads a record and its number.
     ///
     /// # Errors
-    /// The first byte that is out of place.
+    /// Returns the position of the first wrong byte, and the content that was expected there.
     pub fn decode(payload: &[u8]) -> Result<(Gsn, TreeRecord), Malformed> {
         let mut r = Fields::new(payload);
         let kind = r.take("the kind of a tree's record", Reader::u8)?;
@@ -185,7 +187,7 @@ impl TreeRecord {
 }
 
 impl Delta {
-    /// Returns the fault of the fields, for a record of the given number.
+    /// Returns the first rule that the fields break, for a record with the number `gsn`; `None` if they break none.
     fn fault(&self, gsn: Gsn) -> Option<&'static str> {
         let holds = [
             (
@@ -385,7 +387,7 @@ fn pids(r: &mut Fields<'_>) -> Result<Vec<Pid>, Malformed> {
     (0..count).map(pid).collect()
 }
 
-/// Reads a number of at least 1 that is below `end`.
+/// Reads a number from 1 to below `end`.
 fn lsn(r: &mut Fields<'_>, what: &'static str, end: Gsn) -> Result<Gsn, Malformed> {
     r.take(what, |r| {
         r.varint()
@@ -394,7 +396,7 @@ fn lsn(r: &mut Fields<'_>, what: &'static str, end: Gsn) -> Result<Gsn, Malforme
     })
 }
 
-/// Reads a number below `end`, or 0.
+/// Reads a number from 0 to below `end`.
 fn below(r: &mut Fields<'_>, what: &'static str, end: Gsn) -> Result<Gsn, Malformed> {
     r.take(what, |r| r.varint().map(Gsn).filter(|lsn| *lsn < end))
 }

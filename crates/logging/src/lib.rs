@@ -1,10 +1,10 @@
 //! The log of a process for its operators: events of `tracing`, one line each, on stderr.
 //!
-//! No thread that serves ever writes to stderr. An event becomes a line in a bounded queue, and one thread writes the
-//! lines (`writer`). While stderr accepts nothing (a full disk, a pipe that is not read), lines are dropped and
-//! counted. The next line that can be written says how many were lost. No failure of stderr reaches the process.
+//! No thread that serves clients ever writes to stderr. An event becomes a line in a bounded queue, and one thread
+//! writes the lines (`writer`). While stderr accepts nothing (a full disk, a pipe that is not read), lines are dropped
+//! and counted. The next line that can be written says how many were lost. No failure of stderr reaches the process.
 //!
-//! Messages to the service manager ([`notify`]) are here because they must not delay a thread either.
+//! Messages to the service manager ([`notify`]) are in this crate because they must not delay a thread either.
 //!
 //! The macros of `tracing` are used everywhere above the storage crates. A program that embeds the database chooses its
 //! own subscriber or has none. Only `perdura`'s long-running verbs call [`start`].
@@ -30,7 +30,7 @@ use queue::Queue;
 use subscriber::Lines;
 use writer::{Stderr, Writer};
 
-/// The time that the end of a process may wait for stderr.
+/// The longest time for which a process waits for stderr before it ends.
 const FAREWELL: Duration = Duration::from_millis(1000);
 
 /// The log of this process.
@@ -48,8 +48,8 @@ pub struct LogFigures {
 /// Begins to write events of this workspace's crates to stderr, and reports panics as events.
 ///
 /// # Errors
-/// Returns the system's error if it has no thread for the writer. Fails if a log runs already, or another subscriber of
-/// `tracing`.
+/// Returns the system's error if the writer's thread cannot be started. Returns an error, too, if a log or another
+/// subscriber of `tracing` is active already.
 pub fn start(level: LogLevel, format: LogFormat) -> io::Result<()> {
     let queue = Arc::new(Queue::default());
     let lines = Lines::new(Arc::clone(&queue), level, format);
@@ -60,33 +60,33 @@ pub fn start(level: LogLevel, format: LogFormat) -> io::Result<()> {
         .map_err(|_| io::Error::other("the log was started already"))
 }
 
-/// Returns whether [`start`] has been called. If so, a program's messages belong in the log.
+/// Returns whether [`start`] has succeeded. If so, a program's messages belong in the log.
 #[must_use]
 pub fn is_running() -> bool {
     LOG.get().is_some()
 }
 
-/// Changes the level from which on events are written.
+/// Changes the least severe level of events that are written.
 pub fn set_level(level: LogLevel) {
     if let Some(log) = LOG.get() {
         log.set_level(level);
     }
 }
 
-/// Returns the counts of lines. A program without a log returns zeros.
+/// Returns the counts of lines; zeros if no log was started.
 #[must_use]
 pub fn figures() -> LogFigures {
     LOG.get().map(Lines::figures).unwrap_or_default()
 }
 
-/// Waits until stderr has taken all lines, a second at most.
+/// Waits until stderr has taken all lines, for at most a second.
 pub fn flush() {
     if let Some(log) = LOG.get() {
         log.flush(FAREWELL);
     }
 }
 
-/// A guard that flushes the log when it is dropped, also by a panic of the main thread.
+/// A guard that flushes the log when it is dropped. A panic of the main thread drops it, too.
 #[derive(Debug, Default)]
 pub struct FlushAtEnd;
 

@@ -88,9 +88,9 @@ impl Record {
             message: &self.message,
             fields: &self.fields,
         };
-        // Texts and numbers can always be written.
+        // Serializing texts and numbers cannot fail.
         let text = serde_json::to_string(&object).unwrap_or_default();
-        // JSON escapes control characters below 0x20 only.
+        // `serde_json` escapes only the control characters below 0x20.
         let mut line = String::with_capacity(text.len());
         for c in text.chars() {
             match is_harmful(c) {
@@ -140,8 +140,8 @@ impl Visit for Record {
     }
 }
 
-/// Returns the name of the crate of an event, without the prefix that all names have. A target that the event names
-/// itself is returned unchanged.
+/// Returns the name of an event's crate without the prefix `perdura_`, or `engine` for the crate `perdura`. A target
+/// without that prefix is returned up to its first `::`.
 fn short(target: &str) -> &str {
     let name = target.split("::").next().unwrap_or(target);
     match name {
@@ -150,7 +150,7 @@ fn short(target: &str) -> &str {
     }
 }
 
-/// Returns a text, cut off if it is too long.
+/// Returns a text. If it is too long, cuts it off and appends how many bytes are missing.
 fn cut(mut text: String) -> String {
     if text.len() > TEXT_BYTES_MAX {
         let mut ends = (0..=TEXT_BYTES_MAX).rev();

@@ -1,4 +1,4 @@
-//! Messages to the service manager (systemd). No thread waits for the manager: if it read nothing, the wait would stop
+//! Messages to the service manager (systemd). No thread waits for the manager: a manager that reads nothing would stop
 //! the event loop.
 
 use std::ffi::OsStr;
@@ -13,8 +13,8 @@ use sd_notify::NotifyState;
 /// Sends a message to the service manager, if the process has one.
 ///
 /// # Errors
-/// Returns [`io::ErrorKind::WouldBlock`] if the manager does not read now; the caller tries again later. Returns the
-/// system's error if the manager has ended.
+/// Returns [`io::ErrorKind::WouldBlock`] if the manager reads no messages at present; the caller tries again later.
+/// Returns the system's error if the manager has ended.
 pub fn notify(state: &[NotifyState<'_>]) -> io::Result<()> {
     match std::env::var_os("NOTIFY_SOCKET") {
         Some(name) => send(&name, state),

@@ -1,5 +1,5 @@
-//! The lines that wait for the writer. They are bounded in number and bytes, so that a stderr that accepts nothing
-//! costs memory up to the bound and delays no thread.
+//! The lines that wait for the writer. Their number and their bytes are bounded. So a stderr that accepts nothing costs
+//! memory only up to these bounds, and delays no thread.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,7 +19,7 @@ pub(crate) const BYTES_MAX: usize = 1 << 20;
 pub(crate) struct Line {
     /// The text, without its line break.
     pub text: String,
-    /// The number of lines that were dropped since the line before it.
+    /// The number of lines that were dropped between this line and the line before it.
     pub lost_before: u64,
 }
 
@@ -28,7 +28,7 @@ pub(crate) struct Line {
 pub(crate) enum Next {
     /// A line.
     Line(Line),
-    /// The number of lines that were dropped behind the last one.
+    /// The number of lines that were dropped after the last line.
     Lost(u64),
     /// Nothing arrived within the time.
     Nothing,
@@ -38,7 +38,7 @@ pub(crate) enum Next {
 struct Waiting {
     lines: VecDeque<Line>,
     bytes: usize,
-    /// The number of lines that were dropped behind the last one of `lines`.
+    /// The number of lines that were dropped after the last line of `lines`.
     lost: u64,
     /// True while the writer works on an item.
     writing: bool,
@@ -71,7 +71,8 @@ impl Queue {
         self.arrived.notify_one();
     }
 
-    /// Waits for the next item for the writer, `patience` at most, and returns it. The item before it is done.
+    /// Waits for the writer's next item, for at most `patience`, and returns it. The call also says that the writer has
+    /// finished the item before. If `patience` is `None`, the wait has no limit.
     pub(crate) fn next(&self, patience: Option<Duration>) -> Next {
         let deadline = patience.map(|patience| Instant::now() + patience);
         let mut waiting = self.waiting.lock();
@@ -122,7 +123,7 @@ impl Queue {
         }
     }
 
-    /// Waits until the writer has nothing left, `patience` at most.
+    /// Waits until the writer has written everything, for at most `patience`.
     pub(crate) fn flush(&self, patience: Duration) {
         let deadline = Instant::now() + patience;
         let mut waiting = self.waiting.lock();

@@ -2,21 +2,21 @@
 
 use tracing::level_filters::LevelFilter;
 
-/// The level from which on events are written, in Redis's words.
+/// The least severe level of events that are written, by its name in Redis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogLevel {
     /// Everything.
     Debug,
-    /// Also details that matter to developers (`DEBUG`).
+    /// Everything down to details that matter to developers (`DEBUG`).
     Verbose,
-    /// Also normal changes of state (`INFO`).
+    /// Warnings, errors and normal changes of state (`INFO`).
     Notice,
     /// Warnings and errors only (`WARN`, `ERROR`).
     Warning,
 }
 
 impl LogLevel {
-    /// All names, in the order of Redis.
+    /// All names, the most detailed level first, as in Redis.
     pub const NAMES: &'static [&'static str] = &["debug", "verbose", "notice", "warning"];
 
     /// Returns its name.
@@ -30,7 +30,7 @@ impl LogLevel {
         }
     }
 
-    /// Returns the level of a name.
+    /// Returns the level that has this name.
     #[must_use]
     pub fn named(name: &str) -> Option<LogLevel> {
         let all = [
@@ -75,7 +75,7 @@ impl LogFormat {
         }
     }
 
-    /// Returns the format of a name.
+    /// Returns the format that has this name.
     #[must_use]
     pub fn named(name: &str) -> Option<LogFormat> {
         let all = [LogFormat::Text, LogFormat::Json];

@@ -1,6 +1,6 @@
 //! The subscriber of `tracing`. Each event that passes the level becomes a line in the queue. Spans are not used.
 //!
-//! `tracing-subscriber` would also do, but it has more than this needs: spans in a slab, values per thread, and
+//! `tracing-subscriber` would also do, but it has more than this log needs: spans in a slab, values per thread, and
 //! formatters whose text must be escaped a second time.
 
 use std::sync::Arc;
@@ -36,7 +36,7 @@ impl Lines {
         }
     }
 
-    /// Changes the level, also for events that were used before.
+    /// Changes the level. Makes `tracing` forget which places in the code it has found disabled.
     pub(crate) fn set_level(&self, level: LogLevel) {
         if self.level.swap(number(level), Ordering::Relaxed) != number(level) {
             tracing::callsite::rebuild_interest_cache();

@@ -1,4 +1,4 @@
-//! The thread that writes lines, the only thread that stderr can delay.
+//! The thread that writes lines. No other thread can be delayed by stderr.
 
 use std::io::{self, ErrorKind, Write};
 use std::sync::Arc;
@@ -40,7 +40,7 @@ impl<W: Write + Send + 'static> Writer<W> {
     /// Starts a thread that writes until the process ends.
     ///
     /// # Errors
-    /// Returns the system's error if it has no thread.
+    /// Returns the system's error if the thread cannot be started.
     pub(crate) fn spawn(mut self) -> io::Result<()> {
         let thread = thread::Builder::new().name("log".into());
         thread.spawn(move || {
@@ -74,7 +74,7 @@ impl<W: Write + Send + 'static> Writer<W> {
         }
     }
 
-    /// Reports the number of lost lines, if any. Returns whether none remains to be reported.
+    /// Reports the number of lost lines, if any. Returns whether every lost line has been reported.
     fn report_lost(&mut self) -> bool {
         if self.owed == 0 {
             return true;
@@ -121,7 +121,7 @@ impl Write for Stderr {
         let stderr = rustix::stdio::stderr();
         loop {
             match rustix::io::write(stderr, bytes) {
-                // Another process may have made the shared end non-blocking.
+                // Another process that shares stderr may have made it non-blocking.
                 Err(rustix::io::Errno::AGAIN) => {
                     poll(&mut [PollFd::new(&stderr, PollFlags::OUT)], None)?;
                 }

@@ -1,17 +1,17 @@
-//! The mapping of pages to partitions: arithmetic, fixed when a database is made.
+//! The mapping of pages to partitions. It is pure arithmetic, and fixed when a database is created.
 //!
 //! The partitions take chunks of pages in turn. This rule never changes, so no allocation state is logged or recovered.
-//! `page = chunk * chunk_pages + i`, and the chunk belongs to partition `chunk % partitions`. Within a partition pages
-//! are counted by their *local index*.
+//! `page = chunk * chunk_pages + i`, and the chunk belongs to partition `chunk % partitions`. The *local index* of a
+//! page is its number within its partition.
 
 use perdura_base::{PageId, PartitionId};
 
 /// The division of the pages among the partitions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Chunks {
-    /// Partitions, at least one.
+    /// The number of partitions, at least 1.
     pub partitions: u16,
-    /// Pages in a chunk, at least one.
+    /// The number of pages in a chunk, at least 1.
     pub pages: u16,
 }
 
@@ -24,7 +24,7 @@ impl Chunks {
         PartitionId(u16::try_from(chunk % u32::from(self.partitions)).unwrap_or(0))
     }
 
-    /// Returns the place of a page among those of its partition.
+    /// Returns the local index of a page: its number among the pages of its partition.
     #[inline]
     #[must_use]
     pub fn local_index(self, page: PageId) -> u32 {
@@ -33,7 +33,7 @@ impl Chunks {
         chunk / u32::from(self.partitions) * pages + page.0 % pages
     }
 
-    /// Returns the page at a local index of a partition; `None` beyond the 2^32 pages that have ids.
+    /// Returns the page at a local index of a partition; `None` if the page's id would be 2^32 or more.
     #[inline]
     #[must_use]
     pub fn page_id(self, partition: PartitionId, local: u32) -> Option<PageId> {

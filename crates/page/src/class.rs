@@ -1,14 +1,15 @@
 //! The table of slot sizes.
 //!
-//! A page has slots of one size. Sizes grow by an eighth of a power of two from 16 bytes to 2 KiB. So a row wastes less
-//! than an eighth of its slot. Above 2 KiB the sizes are the payload divided by 7 down to 1, so the biggest slot is
-//! nearly a page. The table is part of the format: a page names its class by index.
+//! A page has slots of one size. From 16 bytes to 2 KiB, the step to the next size is an eighth of a power of two. So a
+//! row wastes less than an eighth of its slot. Above 2 KiB, the sizes are a page's payload divided by 7, by 6, and so
+//! on down to 1. So the biggest slot is nearly a page. The table is part of the format: a page names its class by
+//! index.
 
 use std::ops::Range;
 
 use perdura_base::limits::PAGE_BYTES;
 
-/// Bytes of the header, behind which the slots of a page begin.
+/// Bytes of a page's header. The bitmap and the slots follow it.
 pub const HEADER_BYTES: usize = 64;
 /// The number of classes.
 pub(crate) const CLASS_COUNT: usize = 64;

@@ -20,7 +20,7 @@ pub struct FragmentWriter<'a> {
 }
 
 impl<'a> FragmentWriter<'a> {
-    /// Returns a writer for the next page.
+    /// Returns a writer for the fragments of one page.
     pub fn new(out: &'a mut Vec<u8>) -> Self {
         FragmentWriter {
             out,
@@ -76,8 +76,8 @@ fn xor_word(a: &[u8], b: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_le_bytes(*a) ^ u64::from_le_bytes(*b))
 }
 
-/// Returns whether each of the next four words differs in its last byte. If so, the fragment continues behind them,
-/// whatever their other bytes are.
+/// Returns whether each of the next four words differs in its last byte. If so, the fragment continues behind the four
+/// words, whatever their other bytes are.
 fn differ_at_their_ends(before: &[u8], now: &[u8], at: usize) -> bool {
     let (Some(before), Some(now)) = (before.get(at..at + 32), now.get(at..at + 32)) else {
         return false;
@@ -108,7 +108,7 @@ fn first_difference(before: &[u8], now: &[u8], mut at: usize) -> Option<usize> {
 }
 
 /// Returns the end of the fragment that starts at the difference `start`: behind the last difference before eight equal
-/// bytes or the end.
+/// bytes or before the end of the range.
 fn fragment_end(before: &[u8], now: &[u8], start: usize) -> usize {
     let mut end = start + 1;
     while differ_at_their_ends(before, now, end) {
@@ -135,7 +135,7 @@ pub struct Fragment<'a> {
     pub bytes: &'a [u8],
 }
 
-/// Reads the place of the next run of bytes, given the end of the one before. Returns its offset in the page and its
+/// Reads the place of the next run of bytes, given the end of the run before. Returns its offset in the page and its
 /// length.
 pub(crate) fn next_span(reader: &mut Reader<'_>, end: usize) -> Option<(usize, usize)> {
     let gap = reader.varint_usize()?;
@@ -145,7 +145,7 @@ pub(crate) fn next_span(reader: &mut Reader<'_>, end: usize) -> Option<(usize, u
     fits.then_some((offset, len))
 }
 
-/// Reads `count` fragments. Each step is checked. `None` ends a malformed list early.
+/// Reads `count` fragments. Each is checked. A malformed list ends early, with `None`.
 #[derive(Debug, Clone)]
 pub struct Fragments<'a> {
     reader: Reader<'a>,
@@ -165,7 +165,7 @@ impl<'a> Fragments<'a> {
         }
     }
 
-    /// Walks to the end and returns the number of bytes of the list; `None` if it is malformed.
+    /// Reads to the end of the list. Returns the number of its bytes; `None` if it is malformed.
     #[inline]
     #[must_use]
     pub fn check(mut self) -> Option<usize> {

@@ -1,12 +1,12 @@
-//! The digest of a page's logged region, of a whole page or of a record's fragments alone.
+//! The digest of a page's logged region. It is computed from the whole page, or from a record's fragments alone.
 //!
 //! The digest is XOR-linear: the digest of a page before a change, XOR that of the change, is that of the page after
-//! it. So the digests of two checkpoint images and of the records between them prove each other, without reading a
-//! page. A record changes a few bytes. Its digest is computed from these bytes, not from a page of zeros around them,
-//! and is the same number.
+//! it. So the digests of two checkpoint images and of the records between them can be checked against each other
+//! without reading a page. The digest of a record is that of a page of zeros to which the record was applied. It is
+//! computed from the record's few bytes alone.
 //!
-//! A digest knows positions within its page but not *which* page it is of. The XOR over an image stays the same if two
-//! pages are swapped. [`bound`] ties a digest to its page: the product with a constant of the page in GF(2^64).
+//! A digest knows positions within its page but not *which* page it is of. The XOR of plain digests over an image stays
+//! the same if two pages are swapped. So [`bound`] multiplies each digest by a constant of its page in GF(2^64).
 //! Swapping pages with digests a and b under the constants c and d changes the sum by (a + b)(c + d). That is zero only
 //! if the digests or the pages are the same.
 //!
@@ -35,14 +35,15 @@ pub fn page_crc(page: PageId, bytes: &[u8]) -> u32 {
     crc32c_append(crc32c(&page.0.to_le_bytes()), bytes)
 }
 
-/// Ties the digest of a page, or of changes of it, to the page. The result is linear in the digest.
+/// Binds a digest to its page. The digest is that of the page or of changes of the page. The result is linear in the
+/// digest.
 #[inline]
 #[must_use]
 pub fn bound(page: PageId, digest: u64) -> u64 {
     if armed(Flaw::DigestUnbound) {
         return digest;
     }
-    // This is a bijection of the numbers from 1 on and maps none of them to 0, so the constants are distinct.
+    // `mix64` is a bijection that maps only 0 to 0. So the constants are distinct, and none is 0.
     let constant = mix64(u64::from(page.0) + 1);
     debug_assert!(constant != 0, "page {page} has a constant");
     gf64::multiply(digest, constant)
@@ -56,7 +57,7 @@ pub struct RegionDigest {
     powers: &'static [u64],
 }
 
-/// The tables, which the first digest of the process fills.
+/// The tables. The first [`RegionDigest`] of the process fills them.
 static TABLES: LazyLock<Tables> = LazyLock::new(Tables::fill);
 
 struct Tables {
@@ -127,7 +128,7 @@ impl RegionDigest {
         digest
     }
 
-    /// Returns the bytes as a polynomial, times x^64, modulo the CRC's.
+    /// Returns the bytes as a polynomial, times x^64, modulo the CRC's polynomial.
     #[inline]
     fn of_bytes(&self, bytes: &[u8]) -> u64 {
         let (words, rest) = bytes.as_chunks::<8>();
@@ -152,11 +153,11 @@ impl RegionDigest {
             .fold(0, |sum, (lane, table)| sum ^ table[usize::from(*lane)])
     }
 
-    /// Returns the product of words with reversed bits, modulo the CRC's polynomial.
+    /// Returns the product of two polynomials whose words have reversed bits, modulo the CRC's polynomial.
     #[inline]
     fn times(&self, a: u64, b: u64) -> u64 {
         let (high, low) = gf64::carryless(a, b);
-        // Reversed factors give the reversed product, one place too low.
+        // Reversed factors give the reversed product, one bit too low. The shift corrects that.
         let (high, low) = (high << 1 | low >> 63, low << 1);
         high ^ self.times_x64(low)
     }

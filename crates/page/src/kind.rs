@@ -3,7 +3,7 @@
 //! A small collection is one row, packed by the layer above. A big one is a *header* and a row for each element. The
 //! header is the row of its key, and its value names the collection's *home*. The key of an element begins with the
 //! collection's id, and not with the name of the key. So renaming or deleting a key changes its header alone. All
-//! elements of a collection are in the pages of one partition, the home's, whatever their bytes hash to.
+//! elements of a collection are in the pages of its home's partition, whatever the hashes of their bytes are.
 //!
 //! The codes are the high nibble of a row's flags. `docs/formats/record.md` has the table.
 
@@ -55,9 +55,9 @@ pub struct CollectionId(pub u64);
 /// The place of the elements of a collection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Home {
-    /// The partition whose pages hold them.
+    /// The partition whose pages hold the elements.
     pub partition: PartitionId,
-    /// The collection's number there.
+    /// The collection's number in that partition.
     pub id: CollectionId,
 }
 
@@ -84,7 +84,7 @@ impl Shape {
 }
 
 impl Kind {
-    /// Returns the nibble in a row's flags.
+    /// Returns the code: the high nibble of a row's flags.
     #[must_use]
     pub fn code(self) -> u8 {
         match self {
@@ -95,7 +95,7 @@ impl Kind {
         }
     }
 
-    /// Returns the kind with a code: the inverse of [`code`](Self::code).
+    /// Returns the kind that has a code: the inverse of [`code`](Self::code).
     #[must_use]
     pub fn from_code(code: u8) -> Option<Kind> {
         const OF_CODE: [Kind; 16] = {
@@ -114,7 +114,7 @@ impl Kind {
         OF_CODE.get(usize::from(code)).copied()
     }
 
-    /// Returns words for a dump.
+    /// Returns the name of the kind in dumps.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -143,7 +143,7 @@ impl Kind {
         matches!(self, Kind::Element(_))
     }
 
-    /// Returns the shape of the collection that this is, heads or belongs to.
+    /// Returns the shape of the collection that the row holds, heads or belongs to; `None` for a string.
     #[must_use]
     pub fn shape(self) -> Option<Shape> {
         match self {
@@ -154,7 +154,7 @@ impl Kind {
 }
 
 impl Home {
-    /// Returns the value of a header.
+    /// Returns the value of the header of a collection with this home.
     #[must_use]
     pub fn encode(self) -> Vec<u8> {
         let mut out = Vec::with_capacity(12);
@@ -164,7 +164,7 @@ impl Home {
         out
     }
 
-    /// Reads the value of a header.
+    /// Reads the home from the value of a header. `None`: the value is malformed.
     #[must_use]
     pub fn decode(value: &[u8]) -> Option<Home> {
         let mut r = Reader::new(value);
@@ -174,7 +174,8 @@ impl Home {
     }
 }
 
-/// Writes the key of a field or member, or the part of an item's key before its label.
+/// Writes the key of a field's or a member's row. If `field` is empty, that is the part of an item's key before its
+/// label.
 pub fn put_element_key(out: &mut impl Writer, id: CollectionId, field: &[u8]) {
     out.put_varint(id.0);
     out.put(field);
@@ -190,7 +191,7 @@ pub fn put_item_key(out: &mut impl Writer, id: CollectionId, label: i64) {
     out.put(&key[..n + m]);
 }
 
-/// Splits an element's key into its collection and the rest.
+/// Splits an element's key into the collection's id and the rest.
 #[must_use]
 pub fn split_element_key(key: &[u8]) -> Option<(CollectionId, &[u8])> {
     let mut r = Reader::new(key);
@@ -198,7 +199,7 @@ pub fn split_element_key(key: &[u8]) -> Option<(CollectionId, &[u8])> {
     Some((id, &key[r.at()..]))
 }
 
-/// Reads the label in the rest of an item's key.
+/// Reads the label of an item from its key behind the collection's id. `None`: the label is malformed.
 #[must_use]
 pub fn read_label(rest: &[u8]) -> Option<i64> {
     let mut r = Reader::new(rest);

@@ -9,7 +9,8 @@ use crate::row;
 pub use crate::class::HEADER_BYTES;
 pub use perdura_base::limits::PAGE_BYTES;
 
-/// Bytes at the head of a page that are assigned and never differenced. The logged region is the rest of the page.
+/// Bytes at the head of a page that are assigned, and are never part of a difference. The logged region is the rest of
+/// the page.
 pub const META_BYTES: usize = 16;
 /// Content bytes of a large-value page.
 pub const CHAIN_BYTES: usize = PAGE_BYTES - HEADER_BYTES;
@@ -49,7 +50,7 @@ impl PageKind {
         }
     }
 
-    /// Returns the kind with a code: the inverse of [`code`](Self::code).
+    /// Returns the kind that has a code: the inverse of [`code`](Self::code).
     #[must_use]
     pub fn from_code(code: u8) -> Option<PageKind> {
         match code {
@@ -70,15 +71,15 @@ pub struct PageHeader {
     pub useq: Useq,
     /// The page.
     pub page_id: PageId,
-    /// The owning table; meaningless when free.
+    /// The owning table; 0 if the page is free.
     pub table: TableId,
-    /// The slot class, an index into the table of classes; 0 unless slotted.
+    /// The slot class, an index into the table of classes; 0 unless the page is slotted.
     pub class: SlotClass,
     /// The kind of the page's contents.
     pub kind: PageKind,
-    /// Large: the next page of the value or [`NO_PAGE`]; else 0.
+    /// On a page of a large value: the next page of the value or [`NO_PAGE`]. On other pages: 0.
     pub next: u32,
-    /// Large: content bytes on this page; else 0.
+    /// On a page of a large value: the number of content bytes. On other pages: 0.
     pub used: u32,
 }
 
@@ -169,7 +170,7 @@ pub fn set_useq(page: &mut [u8], useq: Useq) {
     set(page, USEQ, &useq.0.to_le_bytes());
 }
 
-/// Returns the page's id as it is written in it.
+/// Returns the page's id from its header.
 #[must_use]
 pub fn page_id(page: &[u8]) -> PageId {
     PageId(u32::from_le_bytes(get(page, PAGE_ID)))
@@ -198,27 +199,27 @@ pub fn kind(page: &[u8]) -> Option<PageKind> {
     PageKind::from_code(page[KIND])
 }
 
-/// Returns the next page of the value, of a piece of a large value.
+/// Returns the next page of a large value, from the header of one of its pages. `None`: this page is the last.
 #[must_use]
 pub fn next(page: &[u8]) -> Option<PageId> {
     let next = u32::from_le_bytes(get(page, NEXT));
     (next != NO_PAGE).then_some(PageId(next))
 }
 
-/// Returns the content bytes on this page by its header, of a piece of a large value.
+/// Returns the number of content bytes on a page of a large value, from its header.
 #[must_use]
 pub fn used(page: &[u8]) -> u32 {
     u32::from_le_bytes(get(page, USED))
 }
 
-/// Writes the logged part of a header, bytes 16 to 64, of a page that is no piece of a large value.
+/// Writes the logged part of a header, bytes 16 to 64, of a page that holds no piece of a large value.
 pub fn format(page: &mut [u8], table: TableId, class: SlotClass, kind: PageKind) {
     begin(page, table, class, kind);
     debug_assert!(PageHeader::decode(page).is_some(), "a reader takes it");
     debug_assert_eq!(self::class(page), Some(class));
 }
 
-/// Writes the logged part of a header, bytes 16 to 64, of a piece of a large value.
+/// Writes the logged part of a header, bytes 16 to 64, of a page that holds a piece of a large value.
 pub fn format_large(page: &mut [u8], table: TableId, next: u32, used: u32) {
     begin(page, table, SlotClass::default(), PageKind::Large);
     set(page, NEXT, &next.to_le_bytes());
@@ -262,16 +263,16 @@ pub fn set_taken(page: &mut [u8], slot: usize, taken: bool) {
     }
 }
 
-/// The part of a page's rows that their index entries depend on.
+/// The properties of a page's rows on which their index entries depend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Identities {
-    /// The [identity](row::identity_bytes) of the longest, bytes.
+    /// The length of the longest [identity](row::identity_bytes), bytes.
     pub bytes_max: usize,
-    /// True if one of them is [special](row::is_special).
+    /// True if one of the rows is [special](row::is_special).
     pub special: bool,
 }
 
-/// Returns the identities of the rows of a page; `None` if one cannot be read.
+/// Returns the identities of the rows of a page; `None` if a row cannot be read.
 #[must_use]
 pub fn identities(page: &[u8]) -> Option<Identities> {
     let mut out = Identities::default();

@@ -11,7 +11,7 @@
 //! | [`digest`] | the XOR-linear digest of a page or of a record, bound to its page |
 //! | [`record`] | the log record: the differences of one transaction |
 //! | [`txn_record`] | the log records of transactions that interleave |
-//! | [`tree_double`] | the newest batch of a tree's pages, written before they are written in their places |
+//! | [`tree_double`] | the file that holds the newest batch of a tree's pages before they are written in their places |
 //! | [`tree_page`] | a page of a tree on disk: keys between fences |
 //!
 //! This crate owns no memory, takes no latch and does not know transactions.

@@ -95,7 +95,7 @@ impl<'a> PageRecord<'a> {
     }
 }
 
-/// A whole, checked group.
+/// A decoded group, all of whose bytes have been checked.
 #[derive(Debug, Clone)]
 pub struct Group<'a> {
     /// The highest tag of its records.
@@ -115,8 +115,8 @@ impl<'a> Group<'a> {
 }
 
 /// Passes each record of a transaction's group payload to `each`, in the order in which they were written. Returns
-/// their number. `None`: a byte is out of place or left over, and the caller must discard the records. The heap checks
-/// whether the pages exist.
+/// their number. `None`: a byte is wrong or left over, and the caller must discard the records. The heap checks whether
+/// the pages exist.
 #[inline]
 #[must_use]
 pub fn for_each_record<'a>(payload: &'a [u8], mut each: impl FnMut(PageRecord<'a>)) -> Option<u64> {
@@ -128,7 +128,7 @@ pub fn for_each_record<'a>(payload: &'a [u8], mut each: impl FnMut(PageRecord<'a
     (records > 0 && r.remaining() == 0).then_some(records)
 }
 
-/// Reads and checks the group payload of one transaction, all of it. `None`: [`for_each_record`] finds it malformed.
+/// Reads the whole group payload of one transaction and checks it. `None`: it is malformed, as in [`for_each_record`].
 #[must_use]
 pub fn decode_group(payload: &[u8]) -> Option<Group<'_>> {
     for_each_record(payload, |_| ())?;

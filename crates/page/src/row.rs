@@ -1,7 +1,7 @@
-//! A row inside a slot, or the head of one whose content is in a chain of pages.
+//! A row inside a slot, or the head of a row whose content is in a chain of pages.
 //!
-//! The format is in `docs/formats/record.md`, section "Row". Decoding is checked: until an index was built over it, a
-//! slot is unchecked bytes from a disk.
+//! The format is in `docs/formats/record.md`, section "Row". Decoding checks every field, because a slot is unchecked
+//! bytes from a disk until an index has been built over it.
 
 use perdura_base::PageId;
 use perdura_base::cursor::{Reader, varint, varint_len};
@@ -20,15 +20,16 @@ const KEY_IN_CHAIN: u8 = 4;
 const RESERVED: u8 = 8;
 /// The kind is the flags' high nibble.
 const KIND_SHIFT: u32 = 4;
-/// Flags of this nibble and above are headers and elements.
+/// Flags from this value on belong to headers, elements and small streams.
 const HEADERS_FROM: u8 = 5 << KIND_SHIFT;
-/// The nibbles of elements, one bit for each.
+/// The set of the nibbles of elements, one bit for each nibble.
 const ELEMENTS: u16 = 0b1001_1110_0000_0000;
 
-/// Bytes of a large row's first page and hash.
+/// The bytes that the first page and the hash take in a large row.
 const LARGE_BYTES: usize = 12;
 
-/// The longest key of an element: a member may be as long as a value, and its collection's id is before it.
+/// The length of the longest key of an element: a member may be as long as a value, and the collection's id precedes
+/// it.
 pub(crate) const ELEMENT_KEY_BYTES_MAX: usize = VALUE_BYTES_MAX + 10;
 
 /// The place of the key and the value.
@@ -41,7 +42,7 @@ pub enum Place<'a> {
         /// The value.
         value: &'a [u8],
     },
-    /// In a chain of pages: first the key if it is not here, then the value.
+    /// In a chain of pages: first the key, if the slot does not hold it, then the value.
     Large {
         /// The first page of the chain.
         first: PageId,
@@ -109,7 +110,7 @@ impl<'a> Row<'a> {
         Row { kind, ..self }
     }
 
-    /// Returns its size in a slot, bytes.
+    /// Returns the number of bytes that the row takes in its slot.
     #[must_use]
     pub fn bytes(&self) -> usize {
         let body = match self.place {
@@ -119,7 +120,7 @@ impl<'a> Row<'a> {
         head_bytes(self.key_bytes, self.value_bytes, self.expiry_ms.is_some()) + body
     }
 
-    /// Returns its size in its chain, bytes; 0 for an inline row.
+    /// Returns the number of bytes that the row takes in its chain; 0 for an inline row.
     #[must_use]
     pub fn chain_bytes(&self) -> usize {
         match self.place {
@@ -220,7 +221,7 @@ impl<'a> Row<'a> {
     }
 }
 
-/// Returns the class of an inline row of this shape; `None` if it must be a large row.
+/// Returns the class of an inline row with these sizes; `None` if the row must be a large row.
 #[must_use]
 pub fn inline_class(key_bytes: usize, value_bytes: usize, expires: bool) -> Option<SlotClass> {
     let body = key_bytes.checked_add(value_bytes)?;
@@ -230,8 +231,8 @@ pub fn inline_class(key_bytes: usize, value_bytes: usize, expires: bool) -> Opti
     SlotClass::for_bytes(head_bytes(key_bytes, value_bytes, expires) + body)
 }
 
-/// Returns whether the row in `slot` is special: not an inline key without expiry that has its whole value with it. A
-/// restart reads special rows even if their index entries are known.
+/// Returns whether the row in `slot` is special: a large row, a row with an expiry, a header, an element or a small
+/// stream. A restart reads special rows even if their index entries are known.
 #[must_use]
 pub fn is_special(slot: &[u8]) -> bool {
     slot.first()
@@ -239,7 +240,7 @@ pub fn is_special(slot: &[u8]) -> bool {
 }
 
 /// Returns the number of bytes at the start of `slot` that determine the kind of the row and its key. An index entry
-/// stays true when the bytes behind them change. `None`: the slot has no row.
+/// stays true when the bytes behind them change. `None`: the bytes are no row.
 #[must_use]
 pub fn identity_bytes(slot: &[u8]) -> Option<usize> {
     if let [flags, key_len @ (..0x80), (..0x80), ..] = *slot

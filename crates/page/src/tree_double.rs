@@ -8,7 +8,7 @@ use perdura_base::{Gsn, Pid};
 use perdura_base::fields::Fields;
 pub use perdura_base::fields::Malformed;
 
-/// Bytes in front of the copies.
+/// Bytes of the head, which the copies of the pages follow.
 pub const HEAD_BYTES: usize = 4096;
 /// The most pages of a batch.
 pub const PAGES_MAX: usize = 128;
@@ -16,26 +16,27 @@ pub const PAGES_MAX: usize = 128;
 const MAGIC: &[u8; 4] = b"PDBL";
 const VERSION: u16 = 2;
 const CRC: usize = HEAD_BYTES - 4;
-/// The bounds of the number that has a separate checksum, over all bytes before it.
+/// The offsets of the database, of the highest number, and of the separate checksum over all bytes before it.
 const DATABASE: usize = 12;
 const NEWEST: usize = 20;
 const NEWEST_CRC: usize = NEWEST + 8;
 
-/// The contents of the file about the newest batch.
+/// The head of the file: it describes the newest batch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BatchHead {
     /// Bytes of a page.
     pub page_bytes: usize,
     /// First 8 bytes of the database's uuid.
     pub database: [u8; 8],
-    /// The highest number in any page of this batch or of one before.
+    /// The highest number in any page of this batch or of an earlier batch.
     pub newest: Gsn,
     /// The pages, ascending, each with its checksum.
     pub pages: Vec<(Pid, u32)>,
 }
 
-/// Returns the highest number in any page that was written. It is in the first sector alone, which is old or new where
-/// the head is torn. `None`: no batch was written yet, the sector is damaged, or the file is of another database.
+/// Returns the highest number in any page that was written. The number is in the first sector, so it can be read, old
+/// or new, where the rest of the head is torn. `None`: no batch was written yet, the sector is damaged, or the file is
+/// of another database.
 #[must_use]
 pub fn newest_number(bytes: &[u8], database: [u8; 8]) -> Option<Gsn> {
     let (covered, rest) = bytes.split_at_checked(NEWEST_CRC)?;
@@ -75,10 +76,10 @@ impl BatchHead {
         out[..HEAD_BYTES].copy_from_slice(&head);
     }
 
-    /// Reads a head. `None`: its checksum does not hold, so it never was durable.
+    /// Reads a head. `None`: the head is cut off or its checksum is wrong, so it never was durable.
     ///
     /// # Errors
-    /// The first fault of the format.
+    /// Returns the first fault of the format.
     pub fn decode(bytes: &[u8]) -> Result<Option<BatchHead>, Malformed> {
         let Some(head) = bytes.first_chunk::<HEAD_BYTES>() else {
             return Ok(None);

@@ -6,7 +6,7 @@ use perdura_base::{CkptEpoch, PageId, TxnId};
 use crate::diff::{FragmentWriter, Fragments, next_span, xor_into};
 use crate::layout::{self, HEADER_BYTES, META_BYTES, PAGE_BYTES};
 
-/// The bound of slot numbers: no page has more slots.
+/// The upper bound of slot numbers, exclusive: no page has more slots.
 pub(crate) const SLOTS_MAX: u16 = 1024;
 
 const BEGIN: u8 = 0;
@@ -25,12 +25,12 @@ pub enum TxnRecord<'a> {
         /// The transaction.
         txn: TxnId,
     },
-    /// It committed; its commit epoch is the block's.
+    /// The transaction committed. Its commit epoch is that of the record's block.
     Commit {
         /// The transaction.
         txn: TxnId,
     },
-    /// It was rolled back.
+    /// The transaction was rolled back.
     Abort {
         /// The transaction.
         txn: TxnId,
@@ -39,7 +39,7 @@ pub enum TxnRecord<'a> {
         /// The highest checkpoint epoch begun before the rollback ended.
         ckpt: CkptEpoch,
     },
-    /// It changed a page.
+    /// The transaction changed a page.
     Update(Update<'a>),
 }
 
@@ -71,12 +71,12 @@ pub struct Update<'a> {
     pub change: Change<'a>,
 }
 
-/// A change, in the form that the scheme records.
+/// A change, in the form that the logging scheme uses.
 #[derive(Debug, Clone)]
 pub enum Change<'a> {
-    /// The XOR of both states.
+    /// The XOR of the bytes before and after the change.
     Xor(Delta<'a>),
-    /// Both states.
+    /// The bytes before and those after the change.
     Assign(Images<'a>),
 }
 
@@ -98,30 +98,30 @@ impl<'a> Delta<'a> {
 /// A change as before and after images of one slot.
 #[derive(Debug, Clone)]
 pub struct Images<'a> {
-    /// Its number in the order of all streams.
+    /// The change's number in the order over all streams.
     pub gseq: u64,
     /// The slot.
     pub slot: u16,
     /// The slot's bit of the allocation bitmap before the change.
     pub taken_before: bool,
-    /// The bit after it.
+    /// The slot's bit of the bitmap after the change.
     pub taken_after: bool,
     count: u64,
     bytes: &'a [u8],
 }
 
-/// A run of bytes in both states.
+/// A run of bytes before and after a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Piece<'a> {
     /// Its offset, bytes from the start of the page.
     pub offset: usize,
     /// The bytes before the change.
     pub before: &'a [u8],
-    /// The bytes after it.
+    /// The bytes after the change.
     pub after: &'a [u8],
 }
 
-/// Reads the pieces of a change. Each step is checked. `None` ends a malformed list early.
+/// Reads the pieces of a change. Each is checked. A malformed list ends early, with `None`.
 #[derive(Debug, Clone)]
 pub struct Pieces<'a> {
     reader: Reader<'a>,
@@ -148,7 +148,7 @@ impl<'a> Pieces<'a> {
         })
     }
 
-    /// Walks to the end and returns the number of bytes of the list; `None` if it is malformed.
+    /// Reads to the end of the list. Returns the number of its bytes; `None` if it is malformed.
     fn check(mut self) -> Option<usize> {
         for _ in 0..self.left {
             self.step()?;
@@ -229,8 +229,8 @@ fn xor_delta(delta: &Delta<'_>, page: &mut [u8]) {
     }
 }
 
-/// Reads and checks a record, all of it. `None`: a byte is out of place or left over. The heap checks whether the page
-/// exists.
+/// Reads a whole record and checks it. `None`: a byte is wrong or left over. Whether the page exists is checked by the
+/// heap, not here.
 #[must_use]
 pub fn decode_txn_record(payload: &[u8]) -> Option<TxnRecord<'_>> {
     let mut r = Reader::new(payload);
@@ -323,7 +323,7 @@ pub fn encode_abort(out: &mut Vec<u8>, txn: TxnId, compensated: bool, ckpt: Ckpt
     out.put_varint(ckpt.0);
 }
 
-/// The fields of a change's record beside the change.
+/// The fields that precede the change in the record of an update.
 #[derive(Debug, Clone, Copy)]
 pub struct UpdateHead {
     /// The transaction.
@@ -336,21 +336,21 @@ pub struct UpdateHead {
     pub tag: CkptEpoch,
 }
 
-/// A range of a page in both states, in the page's coordinates.
+/// A range of a page before and after a change, in the page's coordinates.
 #[derive(Debug, Clone, Copy)]
 pub struct Range<'a> {
     /// Its offset, bytes from the start of the page.
     pub offset: usize,
     /// The bytes before the change.
     pub before: &'a [u8],
-    /// The bytes after it.
+    /// The bytes after the change.
     pub after: &'a [u8],
-    /// True if equal bytes are recorded too: a full record.
+    /// True if bytes that did not change are recorded too, as in a full record.
     pub whole: bool,
 }
 
-/// Appends the XOR record of a change of ascending ranges. Returns whether anything differed. If not, `out` is
-/// unchanged. `scratch` is any buffer.
+/// Appends the XOR record of a change. `ranges` ascend. Returns false, and leaves `out` unchanged, if there is nothing
+/// to record. The contents of `scratch` do not matter.
 pub fn encode_xor(
     out: &mut Vec<u8>,
     head: &UpdateHead,
@@ -381,10 +381,10 @@ pub fn encode_xor(
     true
 }
 
-/// The slot of a change by images, and its place in the order.
+/// The slot of a change that is recorded as images, and the change's number in the order.
 #[derive(Debug, Clone, Copy)]
 pub struct SlotChange {
-    /// The number in the order of all streams.
+    /// The change's number in the order over all streams.
     pub gseq: u64,
     /// The slot.
     pub slot: u16,
@@ -392,8 +392,8 @@ pub struct SlotChange {
     pub taken: (bool, bool),
 }
 
-/// Appends the record by images of a change of ascending ranges outside the bitmap. Returns whether anything differed.
-/// If not, `out` is unchanged. `scratch` is any buffer.
+/// Appends the record of a change as before and after images. `ranges` ascend and lie outside the bitmap. Returns
+/// false, and leaves `out` unchanged, if there is nothing to record. The contents of `scratch` do not matter.
 pub fn encode_images(
     out: &mut Vec<u8>,
     head: &UpdateHead,
@@ -449,7 +449,7 @@ impl PieceWriter<'_> {
             self.piece(range.offset, range.before, range.after);
             return;
         }
-        // The fragments of the difference give the places of the pieces: both forms split alike.
+        // The pieces lie where the fragments of an XOR record would: both forms split a range alike.
         let mut differences = Vec::new();
         let mut fragments = FragmentWriter::new(&mut differences);
         fragments.range(range.offset, range.before, range.after);

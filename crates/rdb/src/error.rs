@@ -13,7 +13,7 @@ pub enum Error {
         /// The system's error.
         source: io::Error,
     },
-    /// The input ends in the middle.
+    /// The input ends within a part of the dump.
     #[error("it ends at byte {at}, in the middle of {of}; is it cut off?")]
     Truncated {
         /// The length of the input.
@@ -29,10 +29,10 @@ pub enum Error {
     Version {
         /// The dump's version.
         found: u32,
-        /// The newest that is read.
+        /// The newest version that is read.
         newest: u32,
     },
-    /// Bytes that mean nothing.
+    /// The bytes cannot be decoded.
     #[error("byte {at}: {why}")]
     Corrupt {
         /// The position of the first wrong byte.
@@ -45,7 +45,7 @@ pub enum Error {
     Key {
         /// The key.
         key: Vec<u8>,
-        /// The position of its value.
+        /// The position of the key's value.
         at: u64,
         /// The reason.
         why: String,
@@ -56,9 +56,9 @@ pub enum Error {
              {computed:016x}"
     )]
     Checksum {
-        /// The sum in the dump.
+        /// The checksum in the dump.
         found: u64,
-        /// The sum of its bytes.
+        /// The checksum computed from the dump's bytes.
         computed: u64,
     },
 }
@@ -66,7 +66,7 @@ pub enum Error {
 /// The result of reading a dump.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Returns a key for people: printable characters as they are, cut at 100.
+/// Returns a key as text for people: its first 100 bytes, unprintable ones escaped, and `...` if it is longer.
 fn shown(key: &[u8]) -> String {
     let cut = &key[..key.len().min(100)];
     let more = if cut.len() < key.len() { "..." } else { "" };
@@ -74,8 +74,8 @@ fn shown(key: &[u8]) -> String {
 }
 
 impl Error {
-    /// Returns the error with the name of the key whose value begins at `at`. An error of the system is returned
-    /// unchanged.
+    /// Returns an error that names the key whose value begins at `at`. Errors other than [`Error::Corrupt`] and
+    /// [`Error::Truncated`] are returned unchanged.
     pub(crate) fn of_key(self, key: &[u8], at: u64) -> Error {
         match self {
             Error::Corrupt { .. } | Error::Truncated { .. } => Error::Key {

@@ -15,7 +15,8 @@ pub struct Entry {
     pub db: u64,
     /// The key.
     pub key: Vec<u8>,
-    /// The time at which it expires, milliseconds since 1970. It may have passed. `None`: it never expires.
+    /// The time at which the key expires, milliseconds since 1970. The time may have passed. `None`: the key never
+    /// expires.
     pub expires_at_ms: Option<i64>,
     /// The value.
     pub value: Value,
@@ -23,7 +24,7 @@ pub struct Entry {
     pub fields_with_deadline: u64,
 }
 
-/// The kinds of data that are stepped over because nothing here can hold them.
+/// The kinds of data that the reader steps over, because no [`Value`] can hold them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum What {
     /// A value of a module's type.
@@ -52,7 +53,7 @@ pub enum Item {
     Size {
         /// The database's number.
         db: u64,
-        /// Its keys.
+        /// The number of its keys.
         keys: u64,
     },
     /// A remark such as `redis-ver`.
@@ -78,7 +79,7 @@ mod opcode {
     pub const END: u8 = 255;
 }
 
-/// The first version with a checksum.
+/// The first format version whose dumps end with a checksum.
 const CHECKSUM_SINCE: u32 = 5;
 
 /// A dump file, read from begin to end.
@@ -93,7 +94,7 @@ impl<R: Read> File<R> {
     /// Reads the header. The input need not be buffered.
     ///
     /// # Errors
-    /// [`Error::Foreign`] and [`Error::Version`]; an input that cannot be read.
+    /// Returns [`Error::Foreign`] or [`Error::Version`], or [`Error::Io`] if the input cannot be read.
     pub fn open(input: R) -> Result<Self> {
         let mut source = Source::new(input, BUFFER_BYTES);
         let magic: [u8; 9] = source.array().map_err(|error| match error {
@@ -125,7 +126,7 @@ impl<R: Read> File<R> {
         self.version
     }
 
-    /// Returns the number of bytes that were read.
+    /// Returns the number of bytes read so far.
     pub fn position(&self) -> u64 {
         self.source.position()
     }
@@ -133,7 +134,7 @@ impl<R: Read> File<R> {
     /// Returns the next item. `None`: the dump has ended, and its checksum was right.
     ///
     /// # Errors
-    /// Every kind of damage. After an error the file is at its end.
+    /// Returns an error for damage of any kind. After an error, all further calls return `None`.
     pub fn next_item(&mut self) -> Result<Option<Item>> {
         if self.ended {
             return Ok(None);
@@ -210,7 +211,8 @@ impl<R: Read> File<R> {
         }
     }
 
-    /// Compares the checksum behind the end. Zero means that none was computed.
+    /// Compares the checksum behind the end opcode with that of the bytes before it. Zero in the dump means that its
+    /// writer computed no checksum.
     fn check_sum(&mut self) -> Result<()> {
         if self.version < CHECKSUM_SINCE {
             return Ok(());

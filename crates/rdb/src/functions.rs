@@ -1,5 +1,5 @@
-//! The payloads of FUNCTION DUMP and RESTORE: the texts of libraries, each behind the opcode that dump files have for
-//! it. The version and the checksum follow the last one.
+//! The payloads of FUNCTION DUMP and FUNCTION RESTORE: the source texts of libraries. Each text follows the opcode that
+//! a library has in dump files. The version and the checksum follow the last text.
 
 use crate::Result;
 use crate::payload::{body_of, put_string, sealed};
@@ -21,9 +21,9 @@ pub fn dump_functions<'a>(libraries: impl Iterator<Item = &'a [u8]>) -> Vec<u8> 
 /// Returns the texts of the libraries in a payload.
 ///
 /// # Errors
-/// Returns [`Error::Version`](crate::Error::Version) or [`Error::Checksum`](crate::Error::Checksum) if the tail is
-/// wrong, and [`Error::Corrupt`](crate::Error::Corrupt) or [`Error::Truncated`](crate::Error::Truncated) if the part
-/// before it is.
+/// Returns [`Error::Version`](crate::Error::Version) or [`Error::Checksum`](crate::Error::Checksum) if the version or
+/// the checksum is wrong. Returns [`Error::Corrupt`](crate::Error::Corrupt) or
+/// [`Error::Truncated`](crate::Error::Truncated) if a library is wrong or the payload too short.
 pub fn parse_functions(payload: &[u8]) -> Result<Vec<Vec<u8>>> {
     let body = body_of(payload)?;
     let len = u64::try_from(body.len()).unwrap_or(u64::MAX);

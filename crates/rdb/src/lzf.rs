@@ -1,21 +1,21 @@
 //! LZF, the compression of strings in dumps.
 //!
-//! A control byte below 32 is the number of literal bytes that follow, less one. Any other begins a copy of what was
-//! unpacked already: three bits of length (7: one more byte is added), then thirteen bits of distance, less one.
-//! Lengths count two less than is copied.
+//! A control byte below 32 is followed by literal bytes: one more than its value. Any other control byte begins a copy
+//! of bytes that are unpacked already. Its top three bits are the length of the copy minus two. If they are 7, the next
+//! byte is added to them. The lower five bits and one more byte are the distance minus one.
 
 use perdura_base::cursor::Reader;
 
 use crate::PREALLOCATED_MAX;
 
-/// The most that a byte unpacks to: three bytes give a copy of 7 + 255 + 2.
+/// The most bytes that a packed byte unpacks to: three packed bytes give a copy of 7 + 255 + 2 bytes.
 pub const RATIO_MAX: usize = 88;
 
-/// Unpacks to exactly `full` bytes.
+/// Unpacks a string of exactly `full` bytes.
 pub fn unpack(packed: &[u8], full: u64) -> Result<Vec<u8>, &'static str> {
     let wrong_size = "a compressed string has another length than it says";
     let full = usize::try_from(full).map_err(|_| wrong_size)?;
-    // A greater length is wrong. This finds it before memory is spent.
+    // No string unpacks to more. A wrong length is found here before memory is spent on it.
     if full > packed.len().saturating_mul(RATIO_MAX) {
         return Err(wrong_size);
     }
@@ -33,7 +33,7 @@ pub fn unpack(packed: &[u8], full: u64) -> Result<Vec<u8>, &'static str> {
     }
 }
 
-/// Unpacks the bytes of the next control byte. Returns false at the end of the input.
+/// Unpacks the literal bytes or the copy of the next control byte. Returns false at the end of the input.
 fn instruction(input: &mut Reader<'_>, out: &mut Vec<u8>) -> Result<bool, &'static str> {
     let cut = "a compressed string is cut off";
     let Some(control) = input.u8() else {
@@ -64,7 +64,8 @@ fn instruction(input: &mut Reader<'_>, out: &mut Vec<u8>) -> Result<bool, &'stat
     Ok(true)
 }
 
-/// Unpacks about the first `count` bytes of a string that may be cut off behind them.
+/// Unpacks at least the first `count` bytes of a string, or all bytes if it has fewer. `packed` may be cut off behind
+/// them.
 pub fn unpack_begin(packed: &[u8], count: usize) -> Vec<u8> {
     let mut out = Vec::with_capacity(count.min(PREALLOCATED_MAX));
     let mut input = Reader::new(packed);

@@ -20,16 +20,16 @@ const CUT: &str = "a packed collection is cut off";
 /// The byte behind the last entry of a listpack, ziplist or zipmap.
 const END: u8 = 0xff;
 
-/// The number of entries of a listpack or ziplist that has more than its count can hold.
+/// The count in a listpack or ziplist that has more entries than the count can express.
 const COUNT_UNKNOWN: u16 = u16::MAX;
 
-/// The bytes of a listpack's length and of the number of its entries.
+/// The bytes of a listpack's head: its length and the number of its entries.
 const LISTPACK_HEAD: usize = 6;
 
-/// The first byte of a zipmap's length that does not fit in one byte.
+/// The first byte of a string's length in a zipmap, if the length does not fit in one byte.
 const ZIPMAP_LONG: u8 = 254;
 
-/// The first byte of the previous entry's length in a ziplist, if it does not fit in one byte.
+/// The first byte of the previous entry's length in a ziplist, if the length does not fit in one byte.
 const ZIPLIST_LONG: u8 = 254;
 
 fn text(number: i64) -> Vec<u8> {
@@ -40,7 +40,7 @@ fn signed<const N: usize>(reader: &mut Reader<'_>) -> Option<i64> {
     const { assert!(N >= 1 && N <= 8, "a number has one byte to eight") };
     let mut bytes = [0; 8];
     bytes[8 - N..].copy_from_slice(&reader.array::<N>()?);
-    // The shift carries the sign along.
+    // The arithmetic shift extends the sign.
     let unused = u32::try_from(64 - 8 * N).ok()?;
     Some(i64::from_le_bytes(bytes) >> unused)
 }
@@ -79,8 +79,8 @@ fn framed(
     Ok(entries)
 }
 
-/// A listpack that is being written. Its texts stay texts: readers take a text that looks like a number for that
-/// number.
+/// A listpack that is being written. A text that looks like a number is written as a text all the same: readers take it
+/// for the number.
 pub struct ListpackWriter {
     bytes: Vec<u8>,
     count: usize,
@@ -141,7 +141,8 @@ impl ListpackWriter {
         self.number(i64::try_from(count).unwrap_or(i64::MAX));
     }
 
-    /// Puts the entry's own length behind it: seven bits a byte, the highest first, all but the first with a mark.
+    /// Appends the entry's own length behind the entry: seven bits in each byte, the highest bits first. The top bit is
+    /// set in all bytes but the first.
     fn end_entry(&mut self, begin: usize) {
         let len = self.bytes.len() - begin;
         debug_assert!(len > 0, "an entry has a head at least");
@@ -169,8 +170,8 @@ impl ListpackWriter {
     }
 }
 
-/// Returns the bytes of the length behind an entry of a listpack. The bounds are those of Redis, which gives up one
-/// value at each of them but the first.
+/// Returns the number of bytes that the length behind a listpack's entry takes. The bounds are those of Redis: all but
+/// the first are one lower than seven bits a byte would allow.
 fn len_bytes(len: usize) -> usize {
     match len {
         0..=127 => 1,
@@ -195,7 +196,7 @@ fn listpack_entry(reader: &mut Reader<'_>) -> Option<Vec<u8>> {
         0x00..=0x7f => text(first.into()),
         0x80..=0xbf => string(reader, u32::from(first & 0x3f))?,
         0xc0..=0xdf => {
-            // Thirteen bits with a sign.
+            // A signed number of thirteen bits.
             let bits = i64::from(u16::from_be_bytes([first & 0x1f, reader.u8()?]));
             text(if bits < 1 << 12 {
                 bits
@@ -217,7 +218,7 @@ fn listpack_entry(reader: &mut Reader<'_>) -> Option<Vec<u8>> {
         0xf4 => text(signed::<8>(reader)?),
         _ => return None,
     };
-    // The entry's own length, for walking backwards.
+    // Skips the entry's own length, which serves readers that walk backwards.
     reader.bytes(len_bytes(reader.at() - begin))?;
     Some(value)
 }
@@ -257,7 +258,7 @@ fn ziplist_entry(reader: &mut Reader<'_>) -> Option<Vec<u8>> {
 /// Returns a zipmap's fields and values in turn.
 pub fn zipmap(bytes: &[u8]) -> Entries {
     let mut reader = Reader::new(bytes);
-    // The number of fields, if it fits. The end is found without it.
+    // Skips the number of fields, which is right only if it fits in a byte. The end byte ends the fields.
     reader.u8().ok_or(CUT)?;
     let mut entries = Vec::new();
     loop {
@@ -411,7 +412,7 @@ mod tests {
         let mut many = ListpackWriter::new();
         (0..70_000).for_each(|_| many.count(5));
         assert_eq!(listpack(&many.end()).unwrap().len(), 70_000);
-        // As Redis writes it: a length of 200 behind an entry is 1, then 72 with a mark.
+        // As Redis writes it: the length 200 behind an entry is the byte 1, then 72 with the top bit set.
         let mut long = ListpackWriter::new();
         long.text(&[b'z'; 198]);
         assert_eq!(long.end()[6 + 200..], [1, 72 | 0x80, END]);

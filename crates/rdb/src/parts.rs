@@ -1,7 +1,7 @@
 //! Reads the collection in a payload some elements at a time, so that the reader can do other work in
 //! between.
 //!
-//! Only the encodings of big collections are read so: those without packing, and lists of packed nodes.
+//! Only the encodings of big collections are read in parts: the plain ones, and lists of packed nodes.
 
 use std::io::Read;
 
@@ -10,10 +10,10 @@ use crate::payload::body_of;
 use crate::source::Source;
 use crate::value::{NO_SCORE, list_node, plain, text_score, ziplist_node};
 
-/// The bytes of a payload that are read at once.
+/// The size of the buffer for a payload, bytes.
 const BUFFER_BYTES: usize = 8 << 10;
 
-/// The bytes of a node that are read to learn the number of its elements.
+/// The size of the buffer for the beginning of a node, which holds the number of its elements, bytes.
 const NODE_BEGIN: usize = 96;
 
 /// The type of a collection.
@@ -25,7 +25,7 @@ pub enum CollectionType {
     List,
     /// Members.
     Set,
-    /// Members and scores, eight bytes each, little-endian.
+    /// Members and scores. A score has eight bytes, little-endian.
     Zset,
 }
 
@@ -35,19 +35,21 @@ pub struct Parts {
     kind: u8,
     /// The offset of the next element or node.
     at: usize,
-    /// The elements, or nodes of a list, that are still to be read.
+    /// The number of elements, or of a list's nodes, that are still to be read.
     left: u64,
     /// True if any element has been handed out.
     any: bool,
 }
 
 impl Parts {
-    /// Checks version and checksum of a payload. `None`: nothing is checked, and the encoding is read at once.
+    /// Checks the version and the checksum of a payload, and begins to read it. `None`: nothing was checked, because
+    /// [`parse_dump`](crate::parse_dump) reads this encoding at once.
     ///
     /// # Errors
     /// Those of [`parse_dump`](crate::parse_dump).
     pub fn begin(payload: &[u8]) -> Result<Option<Parts>> {
-        // The reader of a value that is read at once also sums it. To sum 59 MB twice stops other clients for 60 ms.
+        // `parse_dump` computes the checksum of a payload itself. Computing that of 59 MB twice stops other clients for
+        // 60 ms.
         if !payload.first().is_some_and(is_read_in_parts) {
             return Ok(None);
         }
@@ -83,15 +85,15 @@ impl Parts {
         }
     }
 
-    /// Returns the least number of elements that are still to be read.
+    /// Returns the number of elements, or of a list's nodes, that are still to be read.
     #[must_use]
     pub fn left(&self) -> u64 {
         self.left
     }
 
-    /// Returns the number of elements in the payload, counted no further than `enough`. The nodes of a list have their
-    /// counts at their beginnings. Of a compressed node only the beginning is unpacked. A node whose count is greater
-    /// than its content is refused when it is read.
+    /// Returns the number of elements in the payload; counting stops once `enough` are found. A list's node has its
+    /// count at its beginning, and only the beginning of a compressed node is unpacked. A count that is greater than
+    /// the node's content is refused when [`read`](Self::read) reads the node.
     #[must_use]
     pub fn elements(&self, payload: &[u8], enough: u64) -> u64 {
         let body = body_unchecked(payload);
@@ -111,7 +113,8 @@ impl Parts {
         sum
     }
 
-    /// Returns the number of elements that a node says it has, and its length in the payload.
+    /// Returns the number of elements that the node at the start of `bytes` claims, and the node's length in the
+    /// payload.
     fn node(&self, bytes: &[u8]) -> Result<(u64, usize)> {
         let mut source = Source::new(bytes, NODE_BEGIN);
         let is_packed = self.kind == 14 || source.length()? == 2;
@@ -121,15 +124,15 @@ impl Parts {
         let elements = match (is_packed, count.map(u16::from_le_bytes)) {
             (false, _) => 1,
             (true, None) => 0,
-            // An element takes two bytes at least. The greatest count means that number or more.
+            // An element takes at least two bytes. The count 65535 means that number or more.
             (true, Some(count)) => u64::from(count).min(full / 2),
         };
         let rest = usize::try_from(rest).unwrap_or(usize::MAX);
         Ok((elements, position(&source).saturating_add(rest)))
     }
 
-    /// Hands about `count` elements of the payload to `take`: a field with its value, an item and nothing, a member and
-    /// nothing, or a member with its score.
+    /// Passes about `count` elements of the payload to `take`: a field and its value, or a sorted set's member and its
+    /// score. For a list's item or a set's member, the second argument is empty.
     ///
     /// # Errors
     /// Those of [`parse_dump`](crate::parse_dump).
@@ -159,7 +162,7 @@ impl Parts {
         Ok(())
     }
 
-    /// Reads an element or a node. Returns the number of its elements.
+    /// Reads one element, or one node of a list. Returns the number of elements that were read.
     fn one<R: Read>(
         &self,
         source: &mut Source<R>,
@@ -203,7 +206,7 @@ fn position<R: Read>(source: &Source<R>) -> usize {
     usize::try_from(source.position()).unwrap_or(usize::MAX)
 }
 
-/// Returns the part before version and checksum, and checks nothing.
+/// Returns the bytes before version and checksum, without checking either.
 fn body_unchecked(payload: &[u8]) -> &[u8] {
     payload
         .get(..payload.len().saturating_sub(10))
@@ -215,7 +218,7 @@ mod tests {
     use super::*;
     use crate::{Error, Value, dump, parse_dump};
 
-    /// Returns the payload's value, read in parts of `count`.
+    /// Returns the payload's value, read `count` elements at a time.
     fn in_parts(payload: &[u8], count: usize) -> Result<Option<Value>> {
         let Some(mut parts) = Parts::begin(payload)? else {
             return Ok(None);
@@ -289,7 +292,7 @@ mod tests {
             node.push(0xff);
             node
         };
-        // The head as literal bytes, then copies from two bytes before, then the end.
+        // The head as literal bytes, then copies at a distance of two bytes, then the end byte as a literal.
         let compressed = |count: u16| {
             let plain = listpack(count);
             let mut packed = vec![7];
@@ -351,12 +354,12 @@ mod tests {
                 changed[at] ^= 0x41;
                 for bytes in [&changed[..], &payload[..at]] {
                     let (whole, parts) = (parse_dump(bytes), in_parts(bytes, 5));
-                    // A type that is read at once is left to its reader.
+                    // `Parts` returns `None` for a type that is read at once, and `parse_dump` refuses it.
                     let refused = parts.is_err() || at == 0 && matches!(parts, Ok(None));
                     assert!(whole.is_err() && refused, "at {at}");
                 }
             }
-            // With a checksum that fits, both give the same result for any body.
+            // If the checksum is right, both readers give the same result for any body.
             for at in 0..payload.len() - 10 {
                 let mut body = payload[..payload.len() - 10].to_vec();
                 body[at] = body[at].wrapping_add(1);

@@ -1,8 +1,8 @@
-//! The payloads of DUMP and RESTORE: a type byte, the value, the version (2 bytes), and the checksum
-//! of all that (8 bytes), both little-endian.
+//! The payloads of DUMP and RESTORE: a type byte, the value, the version (2 bytes), and the checksum of all bytes
+//! before it (8 bytes). Version and checksum are little-endian.
 //!
-//! Reads every encoding and writes the plain ones. A payload is therefore longer than the one Redis writes
-//! and differs from it; every Redis since 7.0 accepts it.
+//! This module reads every encoding and writes the plain ones. Its payloads are therefore longer than those that Redis
+//! writes. Every Redis since 7.0 accepts them.
 
 use crate::error::{Error, Result};
 use crate::source::{BUFFER_BYTES, CRC64, Source};
@@ -11,7 +11,7 @@ use crate::value::{self, Found, Value, plain};
 use crate::{VERSION_MAX, VERSION_WRITTEN};
 use crc::{Digest, Table};
 
-/// A payload for a string that arrives piece by piece. The checksum is computed on the way.
+/// A payload for a string that arrives in pieces. The checksum takes in each piece as it arrives.
 pub struct StringPayload {
     sum: Digest<'static, u64, Table<16>>,
 }
@@ -43,7 +43,7 @@ impl StringPayload {
         out.extend_from_slice(&sum.finalize().to_le_bytes());
     }
 
-    /// Returns the bytes of the whole payload for a string of `len` bytes.
+    /// Returns the size of the whole payload for a string of `len` bytes.
     #[must_use]
     pub fn bytes(len: usize) -> usize {
         let mut head = Vec::new();
@@ -93,7 +93,7 @@ pub fn dump(value: &Value) -> Vec<u8> {
     sealed(out)
 }
 
-/// Returns a payload: the type byte and the value in `body`, then version and checksum.
+/// Appends version and checksum to `body`, a type byte and a value. Returns the payload.
 pub fn sealed(mut body: Vec<u8>) -> Vec<u8> {
     body.extend_from_slice(&VERSION_WRITTEN.to_le_bytes());
     let checksum = CRC64.checksum(&body);
@@ -107,7 +107,7 @@ fn put_strings(out: &mut Vec<u8>, kind: u8, strings: &[Vec<u8>]) {
     strings.iter().for_each(|string| put_string(out, string));
 }
 
-/// Appends the length of a string and the string.
+/// Appends the length of a string, then the string.
 pub fn put_string(out: &mut Vec<u8>, bytes: &[u8]) {
     put_length(out, bytes.len());
     out.extend_from_slice(bytes);
@@ -118,7 +118,7 @@ pub fn put_length(out: &mut Vec<u8>, len: usize) {
     put_number(out, u64::try_from(len).unwrap_or(u64::MAX));
 }
 
-/// Appends a number in the form of lengths.
+/// Appends a number in the encoding of lengths.
 pub fn put_number(out: &mut Vec<u8>, len: u64) {
     match (u8::try_from(len), u16::try_from(len), u32::try_from(len)) {
         (Ok(short @ 0..=0x3f), _, _) => out.push(short),
@@ -136,7 +136,7 @@ pub fn put_number(out: &mut Vec<u8>, len: u64) {
     }
 }
 
-/// Returns the part of a payload before version and checksum, if both are right.
+/// Checks the version and the checksum of a payload. Returns the bytes before them.
 pub fn body_of(payload: &[u8]) -> Result<&[u8]> {
     let short = || Error::Truncated {
         at: u64::try_from(payload.len()).unwrap_or(u64::MAX),
@@ -161,8 +161,9 @@ pub fn body_of(payload: &[u8]) -> Result<&[u8]> {
 /// Returns the value in a payload.
 ///
 /// # Errors
-/// Returns [`Error::Version`] or [`Error::Checksum`] if the tail is wrong, and [`Error::Corrupt`] or
-/// [`Error::Truncated`] if the part before it is. Redis answers these two pairs differently.
+/// Returns [`Error::Version`] or [`Error::Checksum`] if the version or the checksum is wrong. Returns
+/// [`Error::Corrupt`] or [`Error::Truncated`] if the value is wrong or the payload too short. Redis answers these two
+/// pairs differently.
 pub fn parse_dump(payload: &[u8]) -> Result<Value> {
     let body = body_of(payload)?;
     let mut source = Source::new(body, body.len().min(BUFFER_BYTES));

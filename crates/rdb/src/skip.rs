@@ -1,5 +1,4 @@
-//! Skips modules' values, so that the import reads what follows them and names the keys that it
-//! leaves out.
+//! Steps over modules' values. So an import can read the keys behind them, and name the keys that it leaves out.
 
 use std::io::Read;
 
@@ -19,7 +18,8 @@ pub fn module<R: Read>(source: &mut Source<R>) -> Result<()> {
     parts(source)
 }
 
-/// Steps over the data that a module keeps beside the keys: its id, the time at which to load it, and parts.
+/// Steps over the data that a module keeps beside the keys: the module's id, the time at which Redis loads the data,
+/// and self-describing parts.
 pub fn module_aux<R: Read>(source: &mut Source<R>) -> Result<()> {
     lengths(source, 3)?;
     parts(source)

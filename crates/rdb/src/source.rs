@@ -1,4 +1,5 @@
-//! Bytes from a reader, counted and summed up. The two elements of everything in a dump: lengths and strings.
+//! Bytes from a reader, with their count and checksum. Also reads the two elements of which a dump consists: lengths
+//! and strings.
 
 use std::io::Read;
 
@@ -10,26 +11,26 @@ use crate::lzf;
 /// The checksum of dumps. It has sixteen lanes, so that a dump is summed at the speed of a disk.
 pub static CRC64: Crc<u64, Table<16>> = Crc::<u64, Table<16>>::new(&CRC_64_REDIS);
 
-/// The bytes that are read at once from a file.
+/// The size of the buffer for a file, bytes.
 pub const BUFFER_BYTES: usize = 1 << 16;
 
 /// A reader with its position and the checksum of the bytes that were taken from it.
 ///
-/// The checksum is updated when the buffer is refilled or the caller asks for it. A single byte therefore costs no more
-/// than an index.
+/// The checksum is updated when the buffer is refilled or the caller asks for it. Taking a single byte therefore costs
+/// no more than an array access.
 pub struct Source<R> {
     input: R,
     buffer: Box<[u8]>,
     at: usize,
     end: usize,
-    /// The bytes of the buffer that are in the checksum.
+    /// The number of the buffer's bytes that the checksum covers already.
     summed: usize,
     digest: Digest<'static, u64, Table<16>>,
     /// The position of the buffer's first byte.
     base: u64,
 }
 
-/// A length, or one of the encodings of a string that is not its plain bytes.
+/// A length, or the number of a string's special encoding: an integer or compressed bytes.
 enum Length {
     Plain(u64),
     Special(u8),
@@ -100,7 +101,7 @@ impl<R: Read> Source<R> {
         }
     }
 
-    /// Returns an error at this place.
+    /// Returns an error at the position of the next byte.
     pub fn corrupt(&self, why: &'static str) -> Error {
         Error::Corrupt {
             at: self.position(),
@@ -155,7 +156,8 @@ impl<R: Read> Source<R> {
         Ok(())
     }
 
-    /// Takes a length: the two top bits of the first byte are the kind of its encoding.
+    /// Takes a length, or the number of a string's special encoding. The two top bits of the first byte select the
+    /// form.
     fn any_length(&mut self) -> Result<Length> {
         let first = self.byte()?;
         let low = first & 0x3f;
@@ -169,7 +171,7 @@ impl<R: Read> Source<R> {
         })
     }
 
-    /// Takes a number or a length.
+    /// Takes a length, or a number in the same encoding.
     pub fn length(&mut self) -> Result<u64> {
         match self.any_length()? {
             Length::Plain(length) => Ok(length),
@@ -177,7 +179,7 @@ impl<R: Read> Source<R> {
         }
     }
 
-    /// Takes a string: its bytes, a number, or compressed bytes.
+    /// Takes a string, which is encoded as plain bytes, a number, or compressed bytes.
     pub fn string(&mut self) -> Result<Vec<u8>> {
         let number = |number: i32| number.to_string().into_bytes();
         match self.any_length()? {
@@ -194,8 +196,9 @@ impl<R: Read> Source<R> {
         }
     }
 
-    /// Takes the head of a string whose rest stays in the input. Returns its first bytes (`count`, or fewer if the
-    /// string is shorter), its length, and the number of bytes still to be stepped over.
+    /// Takes the beginning of a string and leaves the rest in the input. Returns the first bytes, the string's length,
+    /// and the number of bytes left to be stepped over. The first bytes are at least `count`, unless the string is
+    /// shorter or damaged.
     pub fn begin_of_string(&mut self, count: u64) -> Result<(Vec<u8>, u64, u64)> {
         match self.any_length()? {
             Length::Plain(length) => {
@@ -204,7 +207,8 @@ impl<R: Read> Source<R> {
             }
             Length::Special(3) => {
                 let (packed, full) = (self.length()?, self.length()?);
-                // A byte takes two bytes at most. A run may be longer than the bytes that are asked for.
+                // An unpacked byte takes at most two packed bytes. The last run may be longer than needed: up to 33
+                // bytes with its control byte.
                 let here = packed.min(count.saturating_mul(2).saturating_add(33));
                 let begin = self.bytes(here)?;
                 let count = usize::try_from(count).unwrap_or(usize::MAX);

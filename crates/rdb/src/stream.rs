@@ -1,14 +1,14 @@
 //! Streams: entries packed in nodes, and groups of consumers.
 //!
-//! | type | Redis | has more |
+//! | type | Redis | adds |
 //! |---|---|---|
 //! | 15 | 5.0 | |
-//! | 19 | 7.0 | the first id, the greatest deleted one, the counts of entries added and of those read by each group |
+//! | 19 | 7.0 | the first id, the greatest deleted id, the counts of entries added, and of entries read by each group |
 //! | 21 | 7.2 | the time at which each consumer was last active |
 //!
 //! A node is a listpack. It begins with the number of its entries, the number of its deleted entries, the names of the
-//! fields of its first entry, and a zero. Each entry is its flags, its id minus that of the node, its fields, and the
-//! number of these parts. All three types are read, and type 19 is written.
+//! fields of its first entry, and a zero. An entry consists of its flags, its id minus the node's id, its fields, and
+//! the number of these parts. All three types are read, and type 19 is written.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::Read;
@@ -18,17 +18,17 @@ use crate::packed::{self, ListpackWriter};
 use crate::payload::{put_length, put_number, put_string};
 use crate::source::Source;
 
-/// The id of an entry: milliseconds, and a number within them.
+/// The id of an entry: milliseconds, and a number within the millisecond.
 pub type StreamId = (u64, u64);
 
-/// A stream, or a piece of one. The last piece has everything that is not an entry.
+/// A stream, or a piece of a stream. The last piece has all fields but the entries of earlier pieces.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Stream {
-    /// The entries that are there; their ids ascend.
+    /// The entries that were not deleted. Their ids ascend.
     pub entries: Vec<StreamEntry>,
     /// The last id that was given to an entry.
     pub last: StreamId,
-    /// The greatest id that was deleted by name; zero if none was.
+    /// The greatest id that was deleted individually; zero if none was.
     pub deleted_max: StreamId,
     /// The number of entries that were ever added.
     pub added: u64,
@@ -50,7 +50,7 @@ pub struct StreamEntry {
 pub struct StreamGroup {
     /// Its name.
     pub name: Vec<u8>,
-    /// The last id that it has delivered.
+    /// The last id that the group has delivered.
     pub last: StreamId,
     /// The number of entries that it has read. `None`: unknown.
     pub read: Option<u64>,
@@ -80,9 +80,9 @@ pub struct StreamPending {
     pub deliveries: u64,
 }
 
-/// The type that is written.
+/// The type byte of a stream that is written.
 pub const WRITTEN: u8 = 19;
-/// The type in which a consumer has the time at which it was active.
+/// The first type byte of streams whose consumers have the time of their last activity.
 const WITH_ACTIVITY: u8 = 21;
 
 /// The most entries of a node that is written, and the bytes at which a node is closed. Both are as in Redis.
@@ -91,14 +91,14 @@ const NODE_BYTES_ENOUGH: usize = 4096;
 
 /// The flag of an entry that is deleted.
 const DELETED: u64 = 1;
-/// The flag of an entry that has the fields of the node's first one and names none.
+/// The flag of an entry that has the field names of the node's first entry, and does not repeat them.
 const SAME_FIELDS: u64 = 2;
 
-/// The limit of the bytes of unpacked entries, as a multiple of the bytes of their node. Fields that all entries of a
-/// node have are written once.
+/// The most bytes of a node's unpacked entries, as a multiple of the node's bytes. Unpacked entries take more, because
+/// a node names shared fields only once.
 const UNPACKED_MAX: usize = 128;
 
-/// The number of entries that a group has read, if that is unknown.
+/// The value in the dump if the number of entries that a group has read is unknown.
 const NOT_KNOWN: u64 = u64::MAX;
 
 /// Reads a stream of one of the three types.
@@ -124,7 +124,7 @@ pub fn read<R: Read>(source: &mut Source<R>, kind: u8) -> Result<Stream> {
     stream.last = read_id(source)?;
     stream.added = length;
     if kind >= WRITTEN {
-        read_id(source)?; // the first id, which follows from its entries
+        read_id(source)?; // the first id, which is that of the first entry
         stream.deleted_max = read_id(source)?;
         stream.added = source.length()?;
     }
@@ -223,7 +223,7 @@ fn number(text: &[u8]) -> Option<u64> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }
 
-/// Reads a signed number of 64 bits, as the unsigned number that a wrapping addition takes for it.
+/// Reads a signed number of 64 bits. Returns the unsigned number with the same bits, for a wrapping addition.
 fn signed(text: &[u8]) -> Option<u64> {
     let number: i64 = std::str::from_utf8(text).ok()?.parse().ok()?;
     Some(number.cast_unsigned())
@@ -274,8 +274,8 @@ fn read_group<R: Read>(source: &mut Source<R>, kind: u8, stream: &Stream) -> Res
     })
 }
 
-/// Returns the number of entries that a group had read up to an id, in versions that do not store it. Deletions are not
-/// counted. `None`: unknown.
+/// Returns the number of entries that a group had read when it had delivered `id`, for dumps that do not store this
+/// number. It disregards deleted entries. `None`: unknown.
 fn read_up_to(id: StreamId, stream: &Stream) -> Option<u64> {
     let Some(first) = stream.entries.first() else {
         return Some(0);
@@ -356,7 +356,7 @@ fn nodes(entries: &[StreamEntry]) -> Vec<&[StreamEntry]> {
 }
 
 impl StreamEntry {
-    /// Returns the bytes of its fields and values.
+    /// Returns the total size of the fields and values, bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.pairs.iter().map(|(a, b)| a.len() + b.len()).sum()

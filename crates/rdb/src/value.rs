@@ -11,7 +11,7 @@ use crate::stream::{self, Stream};
 
 /// A key's value.
 ///
-/// Members and fields are as in the dump. The caller checks whether they are distinct.
+/// Members and fields may repeat, as in the dump. The caller checks whether they are distinct.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value {
     /// A string.
@@ -42,7 +42,7 @@ impl Value {
         }
     }
 
-    /// Returns the number of its elements. A string is one element, and those of a stream are its entries.
+    /// Returns the number of elements: 1 for a string, the number of entries for a stream.
     #[must_use]
     pub fn len(&self) -> usize {
         match self {
@@ -54,7 +54,8 @@ impl Value {
         }
     }
 
-    /// Returns whether it is a collection without elements, which Redis never has. A stream may be without entries.
+    /// Returns whether the value is an empty collection, which Redis never keeps. False for an empty stream, which
+    /// Redis allows.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0 && !matches!(self, Value::Stream(_))
@@ -120,12 +121,12 @@ pub fn read<R: Read>(source: &mut Source<R>, kind: u8) -> Result<Found> {
     Ok(Found::Value(value, fields_with_deadline))
 }
 
-/// Reads the items of a node of a list, as versions before 7 have it.
+/// Reads the items of a list's node in the encoding before Redis 7.0: a ziplist.
 pub fn ziplist_node<R: Read>(source: &mut Source<R>) -> Result<Vec<Vec<u8>>> {
     unpacked(source, packed::ziplist)
 }
 
-/// Reads the items of a node of a list: one long item, or packed ones.
+/// Reads the items of a list's node: one long item, or a listpack of items.
 pub fn list_node<R: Read>(source: &mut Source<R>) -> Result<Vec<Vec<u8>>> {
     match source.length()? {
         1 => Ok(vec![source.string()?]),
@@ -134,7 +135,7 @@ pub fn list_node<R: Read>(source: &mut Source<R>) -> Result<Vec<Vec<u8>>> {
     }
 }
 
-/// Reads a count, and calls `one` for each item.
+/// Reads a count, then that many items by calls of `one`.
 fn each<R: Read, T>(
     source: &mut Source<R>,
     mut one: impl FnMut(&mut Source<R>) -> Result<T>,
@@ -157,7 +158,7 @@ fn unpacked<R: Read>(source: &mut Source<R>, unpack: fn(&[u8]) -> Entries) -> Re
     unpack(&packed).map_err(|why| source.corrupt(why))
 }
 
-/// Reads the entries of a packed collection in pairs.
+/// Reads a packed collection. Returns its entries in pairs.
 fn pairs<R: Read>(
     source: &mut Source<R>,
     unpack: fn(&[u8]) -> Entries,
@@ -207,7 +208,8 @@ fn scored<R: Read>(
     })
 }
 
-/// Reads a score as versions before 8 have it: a length and text, or one of three lengths with a meaning.
+/// Reads a score in the encoding of format versions before 8: a length byte, then decimal text. The lengths 253, 254
+/// and 255 have no text: they mean NaN, infinity and minus infinity.
 pub fn text_score<R: Read>(source: &mut Source<R>) -> Result<f64> {
     match source.byte()? {
         253 => Ok(f64::NAN),
@@ -220,8 +222,8 @@ pub fn text_score<R: Read>(source: &mut Source<R>) -> Result<f64> {
     }
 }
 
-/// Reads a hash of Redis 7.4 some of whose fields have deadlines: in a listpack (23, 25) or plain. The released
-/// encodings (24, 25) begin with the earliest deadline.
+/// Reads a hash of Redis 7.4 that has deadlines of single fields: in a listpack (types 23 and 25) or plain (types 22
+/// and 24). The types of released versions (24 and 25) begin with the earliest deadline.
 fn with_deadlines<R: Read>(
     source: &mut Source<R>,
     kind: u8,

@@ -9,7 +9,7 @@ use perdura_rdb::{
     StreamPending, Value, What, dump, parse_dump,
 };
 
-/// Returns the checksum of dumps, computed bit by bit.
+/// Returns the checksum that dumps use, computed bit by bit.
 fn crc64(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0u64, |crc, byte| {
         (0..8).fold(crc ^ u64::from(*byte), |crc, _| {
@@ -58,7 +58,7 @@ fn id_bytes((ms, seq): StreamId) -> Vec<u8> {
     [ms.to_be_bytes(), seq.to_be_bytes()].concat()
 }
 
-/// Returns a dump with everything that can be in one.
+/// Returns a dump with values of most types and most kinds of opcodes.
 fn everything() -> Vec<u8> {
     let body = [
         vec![250],
@@ -249,7 +249,7 @@ fn a_dump_cut_off_anywhere_is_an_error() {
 #[test]
 fn any_flipped_bit_is_an_error() {
     let whole = everything();
-    // The version is not changed: with another one the same bytes may have no checksum.
+    // The version is not changed: in another version, the same bytes may have no checksum.
     for at in (0..5).chain(9..whole.len()) {
         for bit in 0..8 {
             let mut bytes = whole.clone();
@@ -315,7 +315,7 @@ fn payloads_round_trip() {
     }
 }
 
-/// Returns a random stream of some nodes with groups. Some entries of the groups were deleted.
+/// Returns a random stream of several nodes, with groups. The stream no longer has some of the groups' pending entries.
 fn any_stream(rng: &mut fastrand::Rng) -> Stream {
     let mut stream = Stream::default();
     let texts = [
@@ -389,8 +389,8 @@ fn older_and_newer_streams_say_less_and_more() {
         stream.groups[0].consumers,
         [consumer("c", 8, &[((5, 1), 9, 2)])]
     );
-    // Version 7.2 adds the ids behind the last one, the number of entries read, and the time at which the consumer was
-    // active.
+    // Redis 7.2 adds, behind the last id, the first id, the greatest deleted id and the number of entries added. It
+    // also adds the number of entries that the group has read, and the time at which the consumer was active.
     let mut new = of_old;
     new[0] = 21;
     let at = new.len() - group.concat().len();
@@ -402,7 +402,7 @@ fn older_and_newer_streams_say_less_and_more() {
     assert_eq!(parse_dump(&sealed(&new)).unwrap(), Value::Stream(stream));
 }
 
-/// A node of one entry with a field.
+/// A node with one entry of one field.
 const ONE_ENTRY: &str = "1d0000000a0001010001010181660200010201000100018176020401ff";
 
 #[test]
@@ -458,8 +458,8 @@ fn damaged_streams_are_refused() {
         parse_dump(&sealed(&body)),
         Err(Error::Corrupt { .. })
     ));
-    // A name of a million bytes that each of a thousand entries has. Unpacked, it is far more than the bytes that were
-    // read.
+    // A field name of a million bytes that a thousand entries share. Unpacked, the entries take far more than the bytes
+    // that were read.
     let names = vec![b'n'; 1_000_000];
     let mut node = vec![0; 6];
     node.extend_from_slice(&[0xf1, 0xe8, 3, 3, 0, 1, 1, 1, 0xf0]);
@@ -487,7 +487,7 @@ fn damaged_streams_are_refused() {
     assert!(text.contains("a node of a stream is damaged"), "{text}");
 }
 
-/// Returns a payload of this type byte and value.
+/// Returns the payload of `body`, a type byte and a value.
 fn sealed(body: &[u8]) -> Vec<u8> {
     let mut bytes = [body, &[10, 0]].concat();
     let sum = crc64(&bytes);
@@ -556,7 +556,7 @@ fn mutated_dumps_with_right_checksums_never_panic() {
             }
         }
         read_well += u32::from(read(&file(12, &body)).is_ok());
-        // These bytes are read as a value of every type.
+        // The same bytes are also read as a payload, with a random type byte.
         body[0] = rng.u8(..26);
         body.extend_from_slice(&[10, 0]);
         let sum = crc64(&body);

@@ -3,7 +3,7 @@
 use super::Flaw;
 
 impl Flaw {
-    /// Every flaw of executor mode, for the test that proves each is caught.
+    /// Every flaw of executor mode, for the test which shows that each is caught.
     pub const ALL: [Flaw; 61] = [
         Flaw::ImpureBlocks,
         Flaw::CutIgnored,
@@ -68,7 +68,7 @@ impl Flaw {
         Flaw::SnapshotRaisesG,
     ];
 
-    /// The flaws that only typed tables have a place for.
+    /// The flaws in code that only typed tables use.
     pub const TABLES: [Flaw; 19] = [
         Flaw::IndexEntryKeptAfterAbort,
         Flaw::PoolsShared,
@@ -91,7 +91,7 @@ impl Flaw {
         Flaw::TableBornAndDropped,
     ];
 
-    /// The flaws that only ordered frames would show: page records are judged by their tags.
+    /// The flaws that only ordered frames reveal. Page records do not, because they are judged by their tags.
     pub const ORDERED: [Flaw; 2] = [Flaw::CutLatchesSingly, Flaw::PseqReadAfterRelease];
 
     /// The flaws of the archive's files: its own tests arm them.
@@ -121,8 +121,8 @@ impl Flaw {
         Flaw::PinnedSlotOverwritten,
     ];
 
-    /// The flaws of what an archive takes from the log and keeps in it: tests of the log and of the engine arm
-    /// them.
+    /// The flaws in how an archive reads the log and keeps it from being truncated. Tests of the log and of the engine
+    /// arm them.
     pub const LOG_SOURCE: [Flaw; 4] = [
         Flaw::EpochBeyondDArchived,
         Flaw::VoidEpochArchived,
@@ -171,7 +171,7 @@ impl Flaw {
         Flaw::LastNotRefreshed,
     ];
 
-    /// The flaws of the tree over its pages: tests of its lives arm them.
+    /// The flaws of the tree over its pages: tests that run several lives of a tree arm them.
     pub const TREE_PAGES: [Flaw; 3] = [
         Flaw::FencesIgnored,
         Flaw::StructureInTwoRecords,
@@ -198,7 +198,7 @@ impl Flaw {
         Flaw::LosersForgotten,
     ];
 
-    /// The flaws of the numbers of operations: every schedule of some threads is tried for them.
+    /// The flaws in the numbering of operations: a test tries every schedule of some threads.
     pub const NUMBERS: [Flaw; 1] = [Flaw::NumberBeforeEpoch];
 
     /// The flaws of the log in the memory of nodes.
@@ -247,7 +247,7 @@ impl Flaw {
     /// The flaws of a tree whose log nodes hold: runs over a tree find them.
     pub const MIRROR_TREE: [Flaw; 1] = [Flaw::PageOnMirror];
 
-    /// The flaws that only steal mode has a place for.
+    /// The flaws in code that only steal mode uses.
     pub const STEAL: [Flaw; 6] = [
         Flaw::NoClr,
         Flaw::FlagOutsideLatch,
@@ -281,7 +281,7 @@ const LISTS: [&[Flaw]; 19] = [
     &Flaw::STEAL,
 ];
 
-/// Returns the number of flaws on the lists. Each flaw is on one list, once.
+/// Returns the number of flaws on the lists. Panics if a flaw is listed twice.
 const fn listed() -> usize {
     let mut seen = [false; LAST + 1];
     let (mut count, mut list) = (0, 0);

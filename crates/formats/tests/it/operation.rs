@@ -1,4 +1,4 @@
-//! The worked examples of operations, and frames under cuts, flipped bits and random fields.
+//! Tests the worked examples of operations, and frames that are cut, have flipped bits or have random fields.
 
 use crate::common::examples;
 use perdura_base::{Gsn, Pid, TableId, TxnId};

@@ -1,4 +1,4 @@
-//! Ordered frames: the worked examples of their page, and frames under cuts, flips and random bytes.
+//! Tests the worked examples of ordered frames, and frames that are cut, have flipped bits or have random bytes.
 
 use crate::common::examples;
 use perdura_base::{PartitionId, TableId};
@@ -37,7 +37,7 @@ fn effect<'a>(table: u32, at: At, op: Op<'a>, key: &'a [u8]) -> Effect<'a> {
     }
 }
 
-/// Reads all that can be read of a payload, whatever kind its frame has. It must not panic.
+/// Decodes a payload both as a command and as effects. The decoder must not panic.
 fn read_all(payload: &[u8]) -> (Option<Malformed>, Option<Malformed>) {
     match OrderedPayload::decode(payload) {
         Err(malformed) => {
@@ -105,7 +105,7 @@ fn every_cut_of_an_example_is_refused_and_says_where() {
             let malformed = if number < 2 { command } else { effects };
             match malformed {
                 Some(malformed) => assert!(malformed.at <= len, "{malformed} of {len}"),
-                // Arguments end where the frame does, and effects end after any of them.
+                // A cut frame may be valid: arguments end where the frame ends, and effects may end after any effect.
                 None => assert!(len > 4, "example {number} cut at {len}"),
             }
         }

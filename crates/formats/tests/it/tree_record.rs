@@ -1,4 +1,4 @@
-//! The worked examples of the tree's records, and records under cuts, flipped bits and random fields.
+//! Tests the worked examples of the tree's records, and records that are cut, have flipped bits or have random fields.
 
 use crate::common::examples;
 use perdura_base::{Gsn, Pid};
@@ -110,7 +110,7 @@ fn every_cut_and_every_flipped_bit_is_read_or_refused_with_its_place() {
             for bit in 0..8 {
                 let mut damaged = example.clone();
                 damaged[at] ^= 1 << bit;
-                // A record has one encoding: bytes that are read are the bytes that would be written.
+                // A record has only one encoding: if the bytes can be decoded, encoding the record gives them again.
                 if let Ok((gsn, record)) = TreeRecord::decode(&damaged) {
                     assert_eq!(encode(gsn, &record), damaged);
                 }

@@ -1,4 +1,4 @@
-//! Changing a page of the tree in memory. Checksums are set when a page is written.
+//! Changes pages of the tree in memory. A page gets its checksum when it is about to be written.
 
 use super::{
     CELLS, CRC, DATABASE, DEAD, DLSN, ENDLESS, HEADER_BYTES, HIGH, KIND, Kind, LEVEL, LOW, Node,
@@ -10,7 +10,7 @@ use perdura_base::num::to_u64;
 use perdura_base::{Gsn, Pid, TableId};
 use std::ops::Range;
 
-/// The error that the page has no room for the cell, and has to be split.
+/// The error for a page that has no room for a cell and must be split.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Full;
 
@@ -27,17 +27,16 @@ pub struct NodeSpec<'a> {
     pub table: TableId,
     /// First 8 bytes of the database's uuid.
     pub database: [u8; 8],
-    /// No key is below it.
+    /// The low fence: no key of the page is below it.
     pub low: &'a [u8],
-    /// All keys are below it.
+    /// The high fence: all keys of the page are below it. `None`: the page has no upper bound.
     pub high: Option<&'a [u8]>,
 }
 
-/// Returns a new page, all of whose room is free.
+/// Returns a new page without cells.
 ///
 /// # Panics
-/// If such a page cannot exist. Its size may be wrong, its fences too long or in the wrong order, or its level may not
-/// fit its kind.
+/// If the size is wrong, the fences are too long or in the wrong order, or the level does not fit the kind.
 #[must_use]
 pub fn format(page_bytes: usize, spec: &NodeSpec<'_>) -> Box<[u8]> {
     assert!(page_bytes.is_power_of_two() && SIZES.contains(&page_bytes));
@@ -76,19 +75,19 @@ pub fn separator_between<'a>(left: &[u8], right: &'a [u8]) -> &'a [u8] {
     separator
 }
 
-/// A page that follows the format, to be changed.
+/// A page that follows the format and may be changed.
 #[derive(Debug)]
 pub struct NodeMut<'a> {
     bytes: &'a mut [u8],
 }
 
 impl<'a> NodeMut<'a> {
-    /// Takes a page that [`Node::open`] or [`format()`] has vouched for.
+    /// Wraps a page that [`Node::open`] has checked or [`format()`] has made.
     pub fn over(bytes: &'a mut [u8]) -> Self {
         NodeMut { bytes }
     }
 
-    /// Returns the page, to be read.
+    /// Returns the page for reading.
     #[must_use]
     pub fn node(&self) -> Node<'_> {
         Node::over(self.bytes)
@@ -103,13 +102,13 @@ impl<'a> NodeMut<'a> {
         self.put_bytes(at, &value.to_le_bytes());
     }
 
-    /// Sets the number of the newest operation.
+    /// Sets the number of the newest operation on the page.
     pub fn set_plsn(&mut self, plsn: Gsn) {
         assert!(plsn >= self.node().plsn(), "operations come in their order");
         self.put_bytes(PLSN, &plsn.0.to_le_bytes());
     }
 
-    /// Sets the number of the newest change of structure.
+    /// Sets the number of the page's newest change of structure.
     pub fn set_dlsn(&mut self, dlsn: Gsn) {
         assert!(
             dlsn >= self.node().dlsn(),
@@ -127,7 +126,7 @@ impl<'a> NodeMut<'a> {
     /// Puts a row into a leaf or the meta page. Returns whether its key is new.
     ///
     /// # Errors
-    /// [`Full`], and nothing has changed.
+    /// Returns [`Full`] if the page has no room. Then nothing has changed.
     ///
     /// # Panics
     /// If the key is not between the fences, or the row is longer than a cell may be.
@@ -145,10 +144,10 @@ impl<'a> NodeMut<'a> {
     /// Puts a child into an inner page. Returns whether its key is new.
     ///
     /// # Errors
-    /// [`Full`], and nothing has changed.
+    /// Returns [`Full`] if the page has no room. Then nothing has changed.
     ///
     /// # Panics
-    /// If the key is not between the fences, or longer than it may be.
+    /// If the key is not between the fences, or is longer than a key may be.
     pub fn put_child(&mut self, key: &[u8], child: Pid) -> Result<bool, Full> {
         assert_eq!(self.node().kind(), Kind::Inner);
         let mut cell = Vec::with_capacity(8 + key.len());
@@ -206,7 +205,7 @@ impl<'a> NodeMut<'a> {
         self.put_u16(DEAD, dead);
     }
 
-    /// Moves the cells together.
+    /// Moves the cells together, so that no bytes between them are dead.
     fn compact(&mut self) {
         let node = self.node();
         let (low, high) = (node.low().to_vec(), node.high().map(<[u8]>::to_vec));
@@ -215,7 +214,8 @@ impl<'a> NodeMut<'a> {
         debug_assert_eq!(self.node().u16(DEAD), 0);
     }
 
-    /// Returns a page with some of the slots. All else is from this page, except its place and its fences.
+    /// Returns a page at `pid` with the given fences and the cells of the given slots. Everything else is copied from
+    /// this page.
     fn part(&self, slots: Range<usize>, pid: Pid, low: &[u8], high: Option<&[u8]>) -> Box<[u8]> {
         let node = self.node();
         let database = node.bytes[DATABASE..].first_chunk();
@@ -248,7 +248,7 @@ impl<'a> NodeMut<'a> {
     /// Returns the page at `pid` that takes the keys not below `separator`: the right half of a split.
     ///
     /// # Panics
-    /// If the separator is not between the fences, or is the low one.
+    /// If the separator is not between the fences, or equals the low fence.
     #[must_use]
     pub fn right_of(&self, separator: &[u8], pid: Pid) -> Box<[u8]> {
         let node = self.node();
@@ -257,10 +257,10 @@ impl<'a> NodeMut<'a> {
         self.part(at..node.len(), pid, separator, node.high())
     }
 
-    /// Returns this page with all of its right neighbour.
+    /// Returns this page with all cells of its right neighbour added.
     ///
     /// # Panics
-    /// If the other one is not its right neighbour, or they do not fit.
+    /// If `right` is not the right neighbour, or the cells do not fit in one page.
     #[must_use]
     pub fn merged_with(&self, right: &Node<'_>) -> Box<[u8]> {
         let node = self.node();
@@ -283,14 +283,14 @@ impl<'a> NodeMut<'a> {
         bytes
     }
 
-    /// Sets the free page behind this one.
+    /// Sets the free page that follows this one in the list of free pages.
     pub fn set_next_free(&mut self, next: Option<Pid>) {
         assert_eq!(self.node().kind(), Kind::Free);
         let next = next.map_or(0, |next| next.0);
         self.put_bytes(HEADER_BYTES, &next.to_le_bytes());
     }
 
-    /// Drops the keys not below `separator`, which becomes the high fence: the left half of a split.
+    /// Removes the keys not below `separator`, and makes it the high fence. The page is then the left half of a split.
     ///
     /// # Panics
     /// As [`right_of`](Self::right_of).

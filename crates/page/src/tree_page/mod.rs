@@ -16,7 +16,7 @@ pub use edit::{Full, NodeMut, NodeSpec, format, separator_between};
 
 /// The sizes that a page may have.
 pub const SIZES: std::ops::RangeInclusive<usize> = 512..=32_768;
-/// Bytes in front of the slots.
+/// Bytes of the header, which the slots follow.
 pub const HEADER_BYTES: usize = 48;
 
 const CRC: usize = 0;
@@ -33,15 +33,15 @@ const DEAD: usize = 42;
 const LOW: usize = 44;
 const HIGH: usize = 46;
 
-/// Length of the high fence of a page without end.
+/// The value of the high fence's length in a page without an upper bound.
 const ENDLESS: u16 = u16::MAX;
 
 /// The kind of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// Names the start of each table and the free pages.
+    /// Holds the start of each table and of the list of free pages.
     Meta,
-    /// Names pages of the level below by their keys.
+    /// Holds keys, each with a page of the level below.
     Inner,
     /// Holds rows.
     Leaf,
@@ -69,13 +69,13 @@ impl Kind {
     }
 }
 
-/// Returns the longest key of a page of the given size, bytes.
+/// Returns the length of the longest key that a page of the given size may have, bytes.
 #[must_use]
 pub fn key_bytes_max(page_bytes: usize) -> usize {
     page_bytes / 16
 }
 
-/// Returns the longest cell of a leaf of the given size, bytes.
+/// Returns the length of the longest cell that a leaf of the given size may have, bytes.
 #[must_use]
 pub fn cell_bytes_max(page_bytes: usize) -> usize {
     page_bytes / 4
@@ -155,7 +155,7 @@ impl<'a> Node<'a> {
     /// Reads a page that was found at `pid` in the tree of `database`, and checks all of it.
     ///
     /// # Errors
-    /// The first fault of the format; the checksum is checked before all others.
+    /// Returns the first fault of the format. Size and checksum are checked before everything else.
     pub fn open(bytes: &'a [u8], pid: Pid, database: [u8; 8]) -> Result<Node<'a>, Malformed> {
         let size = bytes.len();
         if !size.is_power_of_two() || !SIZES.contains(&size) {
@@ -191,13 +191,13 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// Takes a page that [`open`](Self::open) or [`format()`] has vouched for.
+    /// Wraps a page that [`open`](Self::open) has checked or [`format()`] has made.
     #[must_use]
     pub fn over(bytes: &'a [u8]) -> Node<'a> {
         Node { bytes }
     }
 
-    /// Returns the next free page, of a free page. `None`: this is the last one.
+    /// Returns the page that follows this one in the list of free pages. `None`: this page is the last.
     #[must_use]
     pub fn next_free(&self) -> Option<Pid> {
         assert_eq!(self.kind(), Kind::Free, "only free pages are in a row");
@@ -205,7 +205,7 @@ impl<'a> Node<'a> {
         (next != 0).then_some(Pid(next))
     }
 
-    /// Returns whether it is so empty that it should be merged with a neighbour.
+    /// Returns whether the page is so empty that it should be merged with a neighbour.
     #[must_use]
     pub fn is_sparse(&self) -> bool {
         4 * self.filled() < self.bytes.len() - HEADER_BYTES
@@ -217,7 +217,7 @@ impl<'a> Node<'a> {
         2 * self.len() + self.fences() - usize::from(self.u16(CELLS)) - dead
     }
 
-    /// Returns whether it and its right neighbour fit well in one page.
+    /// Returns whether this page and its right neighbour fit in one page with a quarter of its room to spare.
     #[must_use]
     pub fn may_take(&self, right: &Node<'_>) -> bool {
         let filled = self.filled() + right.filled();
@@ -397,7 +397,7 @@ impl<'a> Node<'a> {
     /// Returns the slot of a key.
     ///
     /// # Errors
-    /// The key is not there: the slot before which it would be.
+    /// Returns the slot before which the key would be, if the page does not have the key.
     pub fn find(&self, key: &[u8]) -> Result<usize, usize> {
         let cells = self.cells();
         let (mut from, mut to) = (0, self.len());
@@ -441,8 +441,8 @@ impl<'a> Node<'a> {
         self.child(at)
     }
 
-    /// Returns the bytes that a new cell and its slot may take, after the cells have been moved together. The rest of
-    /// the longest high fence is not among them.
+    /// Returns the bytes that a new cell and its slot may take, after the cells have been moved together. They leave
+    /// room for a high fence as long as the longest key.
     #[must_use]
     pub fn room(&self) -> usize {
         let high = self.high().map_or(0, <[u8]>::len);
@@ -454,7 +454,7 @@ impl<'a> Node<'a> {
         (self.gap() + usize::from(self.u16(DEAD))).saturating_sub(reserve)
     }
 
-    /// Returns whether a row of a leaf can be put without a split.
+    /// Returns whether a row can be put into this leaf without a split.
     #[must_use]
     pub fn has_room_for(&self, key: &[u8], value: &[u8]) -> bool {
         let bytes = cell_bytes(key, value);
@@ -464,7 +464,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// Returns the bytes between slots and cells.
+    /// Returns the number of bytes between slots and cells.
     fn gap(&self) -> usize {
         usize::from(self.u16(CELLS)) - HEADER_BYTES - 2 * self.len()
     }
@@ -498,10 +498,11 @@ impl<'a> Node<'a> {
         self.bytes
     }
 
-    /// Returns the bytes before and the bytes behind the free space, if no bytes are dead.
+    /// Returns the bytes before the free space and the bytes behind it. Dead bytes, if there are any, are in the second
+    /// part.
     #[must_use]
     pub fn parts(&self) -> (&'a [u8], &'a [u8]) {
-        // A free page has a number where other pages have slots.
+        // Where other pages have slots, a free page has the number of the next free page.
         let words = if self.kind() == Kind::Free {
             2
         } else {

@@ -1,4 +1,4 @@
-//! The worked examples of a format page.
+//! Reads the worked examples of a format page.
 
 /// Returns the bytes of each hex block of the page.
 pub fn examples(doc: &str) -> Vec<Vec<u8>> {

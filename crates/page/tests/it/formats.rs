@@ -1,4 +1,4 @@
-//! The worked examples of the format pages, and records under random bytes and random pages.
+//! Tests the worked examples of the format pages, and records with random bytes and of random pages.
 
 use crate::common::examples;
 use perdura_base::{CkptEpoch, PageId, PartitionId, TableId, TxnId, Useq};
@@ -19,7 +19,7 @@ const PAGE_MD: &str = include_str!("../../../../docs/formats/page.md");
 const TXN_RECORD_MD: &str = include_str!("../../../../docs/formats/txn-record.md");
 const RECORD_MD: &str = include_str!("../../../../docs/formats/record.md");
 
-/// Lays out records again from what the decoder says.
+/// Encodes decoded records again.
 fn encode(records: &[PageRecord<'_>], tag_max: CkptEpoch) -> Vec<u8> {
     let mut out = Vec::new();
     encode_group_head(&mut out, tag_max, records.len());

@@ -1,4 +1,4 @@
-//! The worked examples of the tree's page and of its double-write file, pages beside a map, and damaged pages.
+//! Tests the worked examples of the tree's page and of its double-write file, pages against a map, and damaged pages.
 
 use crate::common::examples;
 use fastrand::Rng;
@@ -91,7 +91,7 @@ fn the_example_of_the_double_write_file_round_trips() {
         let newest = (at >= 32).then_some(Gsn(300));
         assert_eq!(newest_number(&damaged, DATABASE), newest, "byte {at}");
         if at < HEAD_BYTES - 4 {
-            // The checksum holds, and what it vouches for is read or refused.
+            // Under a right checksum, the damaged head is read or refused.
             let crc = crc32c(&damaged[..HEAD_BYTES - 4]);
             damaged[HEAD_BYTES - 4..].copy_from_slice(&crc.to_le_bytes());
             match BatchHead::decode(&damaged) {
@@ -143,7 +143,7 @@ fn a_leaf_is_a_map_that_fills_and_splits() {
     }
 }
 
-/// Splits a full leaf and continues with one half.
+/// Splits a full leaf. Keeps one half in `bytes` and its rows in `map`.
 fn split(bytes: &mut Box<[u8]>, map: &mut BTreeMap<Vec<u8>, Vec<u8>>, rng: &mut Rng) {
     let mut page = NodeMut::over(bytes);
     let node = page.node();
@@ -163,7 +163,7 @@ fn split(bytes: &mut Box<[u8]>, map: &mut BTreeMap<Vec<u8>, Vec<u8>>, rng: &mut 
     if rng.bool() {
         *map = moved;
         *bytes = right;
-        // It continues at the place of the other one.
+        // The right half continues at the place of the left half.
         bytes[8] = 3;
     }
 }
@@ -206,7 +206,7 @@ fn separators_part_and_are_short() {
     }
 }
 
-/// Uses every accessor that may be used of a page.
+/// Calls every accessor that the page's kind allows.
 fn read_all(node: &Node<'_>) {
     assert!(node.low().len() + node.high().map_or(0, <[u8]>::len) <= node.used());
     for at in 0..node.len() {
@@ -244,7 +244,7 @@ fn what_is_damaged_under_a_checksum_that_holds_is_read_or_refused_and_nothing_el
         }
         page.remove([&b"abc"[..], b"q", b"nobody"][rng.usize(..3)]);
         for _ in 0..rng.usize(1..4) {
-            // A byte that is used: of the header, the slots, the cells or the fences.
+            // The offset of a byte in the header, the slots, the cells or the fences.
             let at = [rng.usize(4..60), rng.usize(420..512)][rng.usize(..2)];
             bytes[at] = match rng.u8(..3) {
                 0 => rng.u8(..),
