@@ -52,8 +52,8 @@ impl Arena {
     /// Adds a record from a block of epoch `epoch`. Returns the record's key.
     ///
     /// # Errors
-    /// [`Error::Usage`] for an epoch before the run's first one, or [`EPOCHS_MAX`] or more after it. By then the
-    /// caller should have cut the run.
+    /// [`Error::Usage`] for an epoch before the run's first one, or [`EPOCHS_MAX`] or more after it: the
+    /// caller should have cut the run before.
     ///
     /// # Panics
     /// If the records of one epoch take 32 GiB.

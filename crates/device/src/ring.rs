@@ -309,7 +309,7 @@ impl Drop for RingQueue {
                 std::mem::forget(flight);
             }
         }
-        // When the ring is closed, the kernel clears the table some time later. But the locks must be free when this
+        // The kernel clears the table some time after the ring is closed. But the locks must be free when this
         // returns.
         let _no_table = self.ring.submitter().unregister_files();
     }

@@ -1,9 +1,7 @@
-//! The log in the memory of nodes: the use of the nodes by an open, and while the database runs.
+//! The log in the memory of nodes, during an open and while the database runs.
 //!
-//! If nodes are configured, an open first claims the database in the arbiter. If the anchor says that nodes may hold
-//! more of the log than its disks, the open seals the nodes and drains their blocks into the segments. Then it restarts
-//! as usual. When the anchor names the new life, the open writes that life into the view and starts the writer's side
-//! (`perdura_mirror`).
+//! An open claims the database in the arbiter. If nodes may hold more of the log than the disks, it seals them and drains
+//! their blocks into the segments, and restarts. It writes the new life, once the anchor names it, into the view.
 
 use std::path::PathBuf;
 use std::sync::Arc;

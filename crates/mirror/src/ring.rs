@@ -2,7 +2,7 @@
 //! disk.
 //!
 //! # Invariants
-//! * There is no gap: an append must begin at the ring's end, otherwise it changes nothing.
+//! * An append must begin at the ring's end, so that no gap exists. Otherwise it changes nothing.
 //! * `low <= end <= low + size`. The byte at position p has index (p - base) modulo the size, where `base` is the
 //!   position at which the ring began.
 //! * The memory grows until the ring wraps around for the first time. Memory is not zeroed in advance, and bytes that

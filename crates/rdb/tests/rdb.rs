@@ -556,7 +556,7 @@ fn mutated_dumps_with_right_checksums_never_panic() {
             }
         }
         read_well += u32::from(read(&file(12, &body)).is_ok());
-        // The same bytes are also read as a payload, with a random type byte.
+        // These bytes are also read as a payload, with a random type byte.
         body[0] = rng.u8(..26);
         body.extend_from_slice(&[10, 0]);
         let sum = crc64(&body);

@@ -100,7 +100,9 @@ fn restored(disks: &Disks) -> Result<Vec<u64>> {
         let pages = listed.directory.bound_digests(id, &geometry);
         pages.fold(0, |sum, (_, digest)| sum ^ digest)
     };
-    Ok(all.map(digest).collect())
+    let digests: Vec<u64> = all.map(digest).collect();
+    assert!(!digests.is_empty(), "a database has a partition");
+    Ok(digests)
 }
 
 /// Returns the digests of the restored epoch's state, according to the archive. `None`: they cannot be computed from
@@ -160,6 +162,11 @@ fn advanced(
         return Ok(None);
     }
     runs.retain(|run| run.id().epochs.end > begin);
+    assert!(
+        runs.windows(2)
+            .all(|pair| pair[0].id().epochs.end == pair[1].id().epochs.begin),
+        "the runs of an archive follow each other without a gap"
+    );
     for run in &runs {
         for (tag, partition, digest) in run.digests().sums() {
             if k <= tag {

@@ -179,6 +179,7 @@ impl Typed {
             return hash64(0, &self.bytes);
         }
         let all: SmallVec<[Part; 8]> = self.homes.iter().map(|id| (id, 1)).collect();
+        assert!(all.len() > 1, "effects of one home need no places");
         let mut encoded = std::mem::take(&mut self.scratch);
         encoded.clear();
         self.encode_effects(&all, &mut encoded);

@@ -15,7 +15,7 @@
 //!
 //! # Invariants
 //!
-//! * The same seed, operations, plans and crashes always give the same bytes, errors and counts.
+//! * Equal seeds, operations, plans and crashes always give equal bytes, errors and counts.
 //! * When a sync of a file has returned `Ok`, its bytes survive every crash. When a sync of a directory has, its
 //!   names do.
 

@@ -150,7 +150,7 @@ fn bytes_that_were_forgotten_before_they_were_copied_are_a_gap_between_files() {
     copier.step(&life.node).unwrap();
     life.append(1, 499, 1500);
     copier.step(&life.node).unwrap();
-    // That piece filled the first file. Its bytes are forgotten now, so it is removed.
+    // This piece filled the first file. Its bytes are forgotten now, so it is removed.
     assert_eq!(held(disk.as_ref()), [(1500, 3500)]);
     // The ring is emptied and begins again after its end.
     life.open(1, 8192);

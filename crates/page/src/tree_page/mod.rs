@@ -502,7 +502,7 @@ impl<'a> Node<'a> {
     /// part.
     #[must_use]
     pub fn parts(&self) -> (&'a [u8], &'a [u8]) {
-        // Where other pages have slots, a free page has the number of the next free page.
+        // A free page has the number of the next free page where other pages have slots.
         let words = if self.kind() == Kind::Free {
             2
         } else {

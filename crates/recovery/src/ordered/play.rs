@@ -13,8 +13,8 @@ use super::{OrderedPlayer, refuse};
 use crate::level::Schedule;
 use crate::threads::{OnPanic, run_threads};
 
-/// The number of bytes of log that are read ahead of their play, about: always whole epochs are read. So many bytes
-/// have enough frames, if these are short, for any number of threads, and still fit in the processor's cache.
+/// The number of bytes of log that are read ahead of their play, about: always whole epochs are read. If frames are
+/// short, this many bytes have enough of them for all threads. They still fit in the processor's cache.
 const AHEAD_BYTES: u64 = 1 << 20;
 
 /// The number of frames of one partition that a thread plays before it chooses again.
