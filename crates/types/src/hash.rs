@@ -37,7 +37,7 @@ pub fn set<'f>(
     Ok(created)
 }
 
-/// Removes fields. Returns the number of those that were there, and whether any is left.
+/// Removes fields. Returns the number of removed fields, and whether any field is left.
 ///
 /// # Errors
 /// As [`source`].

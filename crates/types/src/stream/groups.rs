@@ -8,7 +8,7 @@ use super::{Consumer, Group, Id, Stream, Writing, damaged, rows};
 use crate::Fault;
 
 impl Stream<'_> {
-    /// Returns the group of a name.
+    /// Returns the group that has this name, if there is one.
     ///
     /// # Errors
     /// Damage.
@@ -20,7 +20,7 @@ impl Stream<'_> {
         group.map(Some).ok_or_else(|| damaged("a group"))
     }
 
-    /// Returns all groups by name.
+    /// Returns all groups with their names, in the order of the names.
     ///
     /// # Errors
     /// Damage.
@@ -33,7 +33,7 @@ impl Stream<'_> {
         groups.collect()
     }
 
-    /// Returns the consumer of a name.
+    /// Returns the consumer of a group that has this name, if there is one.
     ///
     /// # Errors
     /// Damage.
@@ -46,14 +46,14 @@ impl Stream<'_> {
         self.consumer_of(group.number, number).map(Some)
     }
 
-    /// Returns the consumer of a number.
+    /// Returns the consumer of a group that has this number.
     pub(super) fn consumer_of(&self, group: u32, number: u32) -> Result<Consumer, Fault> {
         let row = self.rows.get(&rows::consumer(group, number));
         let consumer = row.and_then(|row| Consumer::decode(&row.value()));
         consumer.ok_or_else(|| damaged("a consumer"))
     }
 
-    /// Returns all consumers of a group by name.
+    /// Returns all consumers of a group, in the order of their names.
     ///
     /// # Errors
     /// Damage.
@@ -83,8 +83,8 @@ impl Writing {
         self.put(tx, &rows::group(name), &group.encode())
     }
 
-    /// Makes a group with a name that no other group has. It has read the entries up to `last`,
-    /// which were `read` entries.
+    /// Makes a group whose name no other group has. It counts as having read the entries up to the
+    /// id `last`, which are `read` entries.
     ///
     /// # Errors
     /// An abort, to be handed on.
@@ -107,7 +107,7 @@ impl Writing {
         Ok(group)
     }
 
-    /// Removes a group with its consumers and all that is pending in it.
+    /// Removes a group with its consumers and its pending entries.
     ///
     /// # Errors
     /// An abort, to be handed on.
@@ -133,7 +133,7 @@ impl Writing {
         Ok(to_u64(names.len()))
     }
 
-    /// Makes a consumer with a name that no other one of the group has. The caller must write the
+    /// Makes a consumer whose name no other consumer of the group has. The caller must write the
     /// group.
     ///
     /// # Errors
@@ -172,8 +172,7 @@ impl Writing {
         self.put(tx, &name, &consumer.encode())
     }
 
-    /// Removes a consumer with all that waits for its acknowledgement. The caller must write the
-    /// group.
+    /// Removes a consumer with its pending entries. The caller must write the group.
     ///
     /// # Errors
     /// An abort, to be handed on.
