@@ -5,7 +5,7 @@ use crate::step::name;
 
 /// An intended difference.
 struct Exception {
-    /// The name of the command. A `*` at its end stands for the rest of a name.
+    /// The name of the command. If it ends with `*`, the start of the names of several commands.
     name: &'static str,
     /// Words of the sentence in `docs/redis.md` that describes the difference. A test checks that
     /// the page has them.

@@ -3,9 +3,9 @@
 //! A line is a weight and a *unit*: commands separated by `;` that belong together. A word in capitals, a number, or
 //! a word behind `'` is literal. A word in small letters is a class of [`words`](mod@crate::words): `key`, `int`,
 //! `score`. `class:x` stores the chosen word under the name `x` for the rest of the unit. `[ … ]` is optional, and `(
-//! … | … )` stands for one of its alternatives. `… )+` and `class+` are repeated one or more times. `#( … )` is
-//! repeated, too, with the count in front, which ZUNION requires. A command that begins with `@` is a step of the
-//! script that is not a plain command: `@SLEEP 5`, `@SCAN 0 MATCH pat`.
+//! … | … )` is one of its alternatives. `… )+` and `class+` are repeated one or more times. `#( … )` is repeated,
+//! too, with the count in front, which ZUNION requires. A command that begins with `@` is a step of the script that
+//! is not a plain command: `@SLEEP 5`, `@SCAN 0 MATCH pat`.
 
 use crate::words;
 use fastrand::Rng;

@@ -75,7 +75,7 @@ impl<'a> Player<'a> {
         Ok(player)
     }
 
-    /// Runs the units in order until the servers differ. Returns the difference, or `None` if there is none.
+    /// Runs the units in order until the servers differ. Returns the difference. `None`: the servers did not differ.
     ///
     /// # Errors
     /// A fault of Redis or of the test itself. Any other failure counts as a difference.

@@ -11,7 +11,7 @@ use fastrand::Rng;
 pub struct Script {
     /// The seed.
     pub seed: u64,
-    /// Whether each connection speaks RESP3.
+    /// True for each connection that speaks RESP3.
     pub resp3: [bool; CONNECTIONS],
     /// The units in the order in which they run.
     pub units: Vec<Unit>,
@@ -21,7 +21,7 @@ struct Writer<'a> {
     rng: Rng,
     families: Vec<&'a Family>,
     conn: usize,
-    /// Whether each connection is within MULTI, as far as this can be known without replies.
+    /// True for each connection that is within MULTI, as far as this can be known without replies.
     open: [bool; TALKERS],
     units: Vec<Unit>,
     commands: usize,

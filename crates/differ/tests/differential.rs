@@ -37,7 +37,7 @@ fn random_commands_have_the_replies_of_redis() {
 
 /// The longest round that a load may cause, unless it causes a longer one in Redis.
 const ROUND_MAX: Duration = Duration::from_millis(20);
-/// The same limit for the short run, whose machine may be shared and run at half its speed.
+/// The longest round in the short run, whose machine may be shared and run at half its speed.
 const SHORT_ROUND_MAX: Duration = Duration::from_millis(40);
 /// A load whose round was too long is repeated up to this many times. The shortest round counts.
 const AGAIN: usize = 5;

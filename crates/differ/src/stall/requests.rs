@@ -70,8 +70,8 @@ pub fn words(line: &str, more: impl IntoIterator<Item = Vec<u8>>) -> Requests {
     one
 }
 
-/// Makes requests that begin with `line`. For each number of the range, one of them gets the words
-/// that a function makes of the number.
+/// Makes requests that begin with `line`. `element` makes the words of each number of the range,
+/// and a request has those of up to [`BATCH`] numbers.
 pub fn fill<const W: usize>(
     line: &str,
     range: Range<u64>,

@@ -38,8 +38,8 @@ impl Clients {
         }
     }
 
-    /// Sends a command from the client `who`. In `words`, `@n` stands for the id of client `n`. Returns the reply,
-    /// and for each client the number of invalidations of each key.
+    /// Sends a command from the client `who`. In `words`, `@n` is the id of client `n`. Returns the reply, and for
+    /// each client the number of invalidations of each key.
     fn say(&mut self, who: usize, words: &[&str]) -> (String, Vec<BTreeMap<String, u32>>) {
         let words: Vec<&str> = words
             .iter()
