@@ -92,19 +92,19 @@ pub struct KvOptions {
     pub target: Target,
     /// The server's password.
     pub password: Option<String>,
-    /// Connections, or threads inside the process.
+    /// The number of connections to a server, or of threads in this process.
     pub clients: usize,
-    /// Requests sent before their replies are awaited.
+    /// The number of requests that are sent before their replies are awaited.
     pub pipeline: usize,
-    /// Threads the connections are spread over.
+    /// The number of threads that the connections are spread over.
     pub threads: usize,
     /// The time of the measurement. Zero: nothing is measured.
     pub duration: Duration,
     /// The number of requests after which the run ends even if time is left.
     pub txns_max: Option<u64>,
-    /// Distinct keys.
+    /// The number of distinct keys.
     pub keys: u64,
-    /// Bytes of a value.
+    /// The size of a value, bytes.
     pub value_bytes: usize,
     /// The kinds of requests.
     pub mix: Mix,

@@ -46,7 +46,7 @@ pub struct BufferSide {
 /// Both ways at one size of block.
 #[derive(Debug, Serialize)]
 pub struct BufferRow {
-    /// Bytes of a block.
+    /// The size of a block, bytes.
     pub block_bytes: usize,
     /// Encoded into a buffer, copied to tail and ring.
     pub with_buffer: BufferSide,

@@ -36,11 +36,11 @@ pub struct CommitBench {
     pub disk: Options,
     /// A database whose log is mirrored by nodes.
     pub mirror: Options,
-    /// Bytes of a block, one row each.
+    /// The sizes of blocks, bytes. Each gives a row of the report.
     pub block_bytes: Vec<usize>,
     /// Bytes of a value. `None`: it fills its block.
     pub value_bytes: Option<usize>,
-    /// Threads that commit, one row each.
+    /// The numbers of threads that commit. Each gives a row of the report.
     pub threads: Vec<usize>,
     /// The time for which each row is measured.
     pub duration: Duration,
@@ -51,9 +51,9 @@ pub struct CommitBench {
 /// The results of one database in a row.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct CommitSide {
-    /// Latencies.
+    /// The latencies of the commits.
     pub latency_us: LatencyUs,
-    /// Commits a second.
+    /// The number of commits a second.
     pub per_second: f64,
     /// Processor time of a commit, that of the nodes included, microseconds. `None`: the kernel does not report it.
     pub cpu_us: Option<f64>,
@@ -62,9 +62,9 @@ pub struct CommitSide {
 /// The commits of one length of block and one number of threads.
 #[derive(Debug, Serialize)]
 pub struct CommitRow {
-    /// Bytes of a block with one commit.
+    /// The size of a block with one commit, bytes.
     pub block_bytes: usize,
-    /// Threads that commit.
+    /// The number of threads that commit.
     pub threads: usize,
     /// Commits that wait for the disk.
     pub disk: CommitSide,

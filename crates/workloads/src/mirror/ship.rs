@@ -39,7 +39,7 @@ pub struct ShipBench {
     pub caller: Caller,
     /// A directory on the disk that is written.
     pub data: PathBuf,
-    /// Bytes of a block, one row each.
+    /// The sizes of blocks, bytes. Each gives a row of the report.
     pub block_bytes: Vec<usize>,
     /// The time for which each row is measured.
     pub duration: Duration,
@@ -61,7 +61,7 @@ pub struct ShipNode {
 /// The latencies of one size of block.
 #[derive(Debug, Serialize)]
 pub struct ShipRow {
-    /// Bytes of a block.
+    /// The size of a block, bytes.
     pub block_bytes: usize,
     /// A durable write.
     pub disk_us: LatencyUs,

@@ -10,15 +10,15 @@ use crate::process;
 /// The results of the rounds.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct RestoringReport {
-    /// Bytes of the backup.
+    /// The size of the backup, bytes.
     pub backup_bytes: u64,
-    /// Bytes of the runs.
+    /// The size of the runs, bytes.
     pub log_bytes: u64,
     /// `log_bytes`, divided by `backup_bytes`.
     pub log_of_backup: f64,
-    /// Runs.
+    /// The number of runs.
     pub runs: usize,
-    /// Threads.
+    /// The number of threads.
     pub threads: usize,
     /// 10^6 bytes a second that the source's disk reads. 0: no limit.
     pub source_mbps: u64,

@@ -56,11 +56,11 @@ pub struct Restoring {
 /// The parts of an archive that a restore reads.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Inputs {
-    /// Bytes of the backup.
+    /// The size of the backup, bytes.
     pub backup_bytes: u64,
-    /// Bytes of the runs.
+    /// The size of the runs, bytes.
     pub log_bytes: u64,
-    /// Runs.
+    /// The number of runs.
     pub runs: usize,
 }
 

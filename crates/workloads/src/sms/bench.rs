@@ -19,7 +19,7 @@ use crate::process;
 pub struct SmsBench {
     /// The workload.
     pub sms: SmsOptions,
-    /// Log streams.
+    /// The number of log streams.
     pub streams: u8,
     /// The data directory, which must not contain a database. `None`: the database is in memory.
     pub data: Option<PathBuf>,

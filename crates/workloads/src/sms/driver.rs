@@ -26,9 +26,9 @@ struct Open {
 /// The counts up to now.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Transactions committed.
+    /// The number of transactions that committed.
     pub committed: u64,
-    /// Transactions rolled back.
+    /// The number of transactions that were rolled back.
     pub aborted: u64,
     /// Messages inserted and removed, by those and by transactions still open.
     pub changes: u64,

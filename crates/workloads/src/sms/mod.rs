@@ -50,17 +50,17 @@ pub struct SmsOptions {
     pub records: Records,
     /// The rule by which transactions choose their stream.
     pub route: Route,
-    /// Rows at the begin.
+    /// The number of rows at the begin.
     pub rows: u64,
-    /// Bytes of a slot, which is a row.
+    /// The size of a slot, bytes. Each row fills a slot.
     pub slot_bytes: usize,
-    /// Partitions of the store.
+    /// The number of partitions of the store.
     pub partitions: u16,
-    /// Size of a log segment, bytes.
+    /// The size of a log segment, bytes.
     pub segment_bytes: u64,
     /// The share of transactions that abort, 0 to 1.
     pub abort_ratio: f64,
-    /// Transactions open at once.
+    /// The number of transactions that are open at the same time.
     pub open: usize,
     /// The seed of everything.
     pub seed: u64,

@@ -153,7 +153,7 @@ pub struct Speed {
     pub txns: u64,
     /// The measured time, seconds.
     pub seconds: f64,
-    /// From commit to durable.
+    /// The time from a transaction's commit until it is durable.
     pub latency_us: LatencyUs,
     /// All transactions, those of the warm-up included.
     pub counts: Counts,

@@ -41,11 +41,11 @@ pub struct TpccBench {
     /// True if dates follow from the number of a transaction instead of the clock, so that the same seed makes the same
     /// database.
     pub own_dates: bool,
-    /// True if the report has the digest at the end.
+    /// True if the report is to have the database's digest at the end.
     pub digest: bool,
 }
 
-/// A run that has ended. The database is still open.
+/// A run that has ended, and whose database is still open.
 pub struct TpccRun {
     /// The results.
     pub report: RunReport,
@@ -189,7 +189,7 @@ impl TpccBench {
                 })
         })
         .context("populating")?;
-        // The measurement begins with a short log.
+        // The checkpoint shortens the log before the measurement.
         db.checkpoint()?;
         Ok(true)
     }

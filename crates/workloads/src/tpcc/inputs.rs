@@ -14,7 +14,7 @@ use super::random::{Constants, LAST_NAMES, Random, last_name};
 use fastrand::Rng;
 use perdura_base::checksum::mix64;
 
-/// Districts of a warehouse.
+/// The number of districts of a warehouse.
 pub const DISTRICTS: u8 = 10;
 /// The most order lines of an order.
 pub const LINES_MAX: u8 = 15;
@@ -24,9 +24,9 @@ pub const LINES_MIN: u8 = 5;
 /// The size of the database. Sizes that the specification fixes may be smaller for tests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Scale {
-    /// Warehouses, numbered from 1.
+    /// The number of warehouses. They are numbered from 1.
     pub warehouses: u16,
-    /// Items; the specification says 100,000.
+    /// The number of items, 100,000 in the specification.
     pub items: u32,
     /// Customers of a district, and orders in the beginning; the specification says 3,000.
     pub customers: u32,

@@ -18,7 +18,7 @@ use super::schema::{
     Customer, District, History, Item, NewOrder, Order, OrderLine, Stock, Warehouse,
 };
 
-/// The carrier numbers.
+/// The number of carriers.
 const CARRIERS: u32 = 10;
 /// The number of first customers of a district that have the last names in their order.
 const NAMED_IN_ORDER: u32 = 1000;

@@ -22,17 +22,17 @@ const NUDGE_EVERY: u64 = 1024;
 pub struct UpdateBench {
     /// The database. Its log has the changed bytes.
     pub site: Site,
-    /// Its rows.
+    /// The rows of the database.
     pub rows: Rows,
     /// The seed of all values and draws.
     pub seed: u64,
     /// The driver's settings.
     pub drive: DriveOptions,
-    /// True if the report has the digest at the end.
+    /// True if the report is to have the database's digest at the end.
     pub digest: bool,
 }
 
-/// A run that has ended. The database is still open.
+/// A run that has ended, and whose database is still open.
 pub struct UpdateRun {
     /// The results.
     pub report: RunReport,
@@ -113,7 +113,7 @@ impl UpdateBench {
         }
         last.map_or(Ok(()), |ticket: Ticket| db.wait(ticket))
             .context("populating")?;
-        // The measurement begins with a short log.
+        // The checkpoint shortens the log before the measurement.
         db.checkpoint()?;
         Ok(true)
     }

@@ -43,13 +43,13 @@ pub struct KeyedBench {
     pub data: Option<PathBuf>,
     /// The directory of each log stream, or one for all. Empty: the data directory.
     pub log_dirs: Vec<PathBuf>,
-    /// Log streams.
+    /// The number of log streams.
     pub streams: u8,
     /// The speed of the log's disks, if the database is in memory.
     pub disk: ModelledDisk,
-    /// Its rows.
+    /// The rows of the database.
     pub rows: Rows,
-    /// Rows that a transaction changes.
+    /// The number of rows that a transaction changes.
     pub updates_per_txn: usize,
     /// The number of transactions after which a checkpoint begins. `None`: no checkpoint is taken.
     pub checkpoint_every: Option<u64>,
@@ -57,18 +57,18 @@ pub struct KeyedBench {
     pub seed: u64,
     /// The driver's settings.
     pub drive: DriveOptions,
-    /// True if the report has the digest at the end.
+    /// True if the report is to have the database's digest at the end.
     pub digest: bool,
 }
 
 /// The part of a run's log that the tree wrote for its own restart, and the cost of its pages.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct TreeRun {
-    /// Pages in memory.
+    /// The number of pages in memory.
     pub pool_pages: usize,
-    /// Bytes of a page.
+    /// The size of a page, bytes.
     pub page_bytes: usize,
-    /// Rows that a transaction changes.
+    /// The number of rows that a transaction changes.
     pub updates_per_txn: usize,
     /// Bytes of Δ records, which name the pages that became dirty and were written.
     pub delta_bytes: u64,
@@ -78,15 +78,15 @@ pub struct TreeRun {
     pub structure_bytes: u64,
     /// The share of the first two in all bytes of records.
     pub notes_share: f64,
-    /// Pages read.
+    /// The number of pages that were read.
     pub pages_read: u64,
-    /// Pages written.
+    /// The number of pages that were written.
     pub pages_written: u64,
-    /// Checkpoints that have ended.
+    /// The number of checkpoints that have ended.
     pub checkpoints: u64,
 }
 
-/// A run that has ended. The database is still open.
+/// A run that has ended, and whose database is still open.
 pub struct KeyedRun {
     /// The results.
     pub report: RunReport,

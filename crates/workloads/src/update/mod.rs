@@ -27,11 +27,11 @@ pub const SLOT_BYTES_MAX: usize = 2048;
 /// The rows.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Rows {
-    /// Their number.
+    /// The number of rows.
     pub count: u64,
     /// Bytes of each, its head and key included.
     pub slot_bytes: usize,
-    /// Bytes that an update changes.
+    /// The number of bytes that an update changes.
     pub changed_bytes: usize,
     /// The exponent of Zipf's law by which rows are drawn, between 0 and 1. `None`: uniformly.
     pub zipf: Option<f64>,

@@ -26,11 +26,11 @@ pub struct VoterBench {
     pub seed: u64,
     /// The driver's settings.
     pub drive: DriveOptions,
-    /// True if the report has the digest at the end.
+    /// True if the report is to have the database's digest at the end.
     pub digest: bool,
 }
 
-/// A run that has ended. The database is still open.
+/// A run that has ended, and whose database is still open.
 pub struct VoterRun {
     /// The results.
     pub report: RunReport,

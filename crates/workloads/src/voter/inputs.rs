@@ -12,7 +12,7 @@ use perdura_base::checksum::mix64;
 
 use super::areas::{AREA_CODES, area_codes};
 
-/// Phone numbers of an area code.
+/// The number of phone numbers of an area code.
 pub const NUMBERS_OF_AREA: u64 = 10_000_000;
 /// A contestant that does not exist.
 pub const NO_CONTESTANT: u8 = 255;
@@ -35,7 +35,7 @@ pub const CONTESTANTS: [&str; 12] = [
 /// The settings of an election.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Election {
-    /// Contestants, numbered from 1; the paper has 6.
+    /// The number of contestants, 6 in the paper. They are numbered from 1.
     pub contestants: u8,
     /// The number of votes of a phone number. The paper says 2.
     pub votes_per_phone: u8,
