@@ -113,7 +113,7 @@ fn idle_syncs(dir: &Path) -> Result<LatencyUs> {
     let measured = (|| {
         let mut open = OpenOptions::new();
         let file = open.write(true).create(true).truncate(true).open(&path)?;
-        // The file is written once before, so that a sync has no metadata to write.
+        // The file is written once before the measurement, so that a sync has no metadata to write.
         for at in 0..SYNCS {
             file.write_all_at(&BLOCK, at * 4096)?;
         }

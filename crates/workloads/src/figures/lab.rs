@@ -143,7 +143,7 @@ pub struct How {
     pub level: u8,
     /// The number of threads that play the log.
     pub threads: usize,
-    /// The disks.
+    /// The speeds of the disks.
     pub speeds: Speeds,
 }
 

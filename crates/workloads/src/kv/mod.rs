@@ -1,12 +1,12 @@
 //! `kv`: SET and GET of random keys with values that do not compress.
 //!
-//! Equal options drive a server over the Redis protocol, ours or another, and the engine inside this process. A run has
-//! three parts: fill, measure, check. Each part may be left out.
+//! A server over the Redis protocol, ours or another, can be measured with the same options as the engine inside this
+//! process. A run has three parts: it fills, measures, and checks. Each part may be left out.
 //!
 //! # What is fair
-//! Every SET carries fresh random bytes, so that a log of differences has as much to write as one of values. A latency
-//! is the time that a client sees. It begins when a batch of `pipeline` requests is handed to the socket, and ends when
-//! the reply in question has arrived.
+//! Every SET has new random bytes, so that a log of differences has as much to write as a log of values. A latency is
+//! the time that a client sees. It begins when a batch of `pipeline` requests is written to the socket, and ends when
+//! the reply to the request has arrived.
 
 mod data;
 mod embedded;
@@ -24,11 +24,11 @@ pub use report::KvReport;
 /// The kinds of requests in a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mix {
-    /// SET only.
+    /// Only SETs.
     Set,
-    /// GET only.
+    /// Only GETs.
     Get,
-    /// This many SETs in a hundred, the rest GETs.
+    /// SETs, as many of a hundred requests as this number, and GETs.
     Mixed(u8),
 }
 
@@ -70,9 +70,9 @@ impl std::fmt::Display for Mix {
 /// The state in which a write counts as done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Durability {
-    /// It has been logged in memory.
+    /// The write has been logged in memory.
     Mem,
-    /// A power cut would not undo it.
+    /// The write survives a power cut.
     Disk,
 }
 
@@ -108,13 +108,15 @@ pub struct KvOptions {
     pub value_bytes: usize,
     /// The kinds of requests.
     pub mix: Mix,
-    /// Seed of keys and values.
+    /// The seed of keys and values.
     pub seed: u64,
     /// The state in which a write counts as done.
     pub durability: Durability,
-    /// The number of distinct keys that are set first, in scattered order. Their values follow from key and seed alone.
+    /// The number of distinct keys that are set first, in scattered order. Each value depends only on its key and the
+    /// seed.
     pub fill: u64,
-    /// The number of keys that are filled when the check begins, by this run or by an earlier one with the same seed.
+    /// The number of keys that are already filled when the check begins, by this run or by an earlier one with the
+    /// same seed.
     pub filled: u64,
     /// The number of filled keys that are read and compared at the end.
     pub check: u64,
@@ -139,8 +141,8 @@ impl KvOptions {
 /// Runs the workload.
 ///
 /// # Errors
-/// A server that cannot be reached or that breaks the protocol, a database that does not open,
-/// and values that a check finds wrong.
+/// A server that cannot be reached or that breaks the protocol; a database that does not open; values that the check
+/// finds wrong.
 pub fn run(options: &KvOptions) -> Result<KvReport> {
     options.verify()?;
     match &options.target {

@@ -1,4 +1,4 @@
-//! Rounds of copies and restores of one archive, and their medians.
+//! Measures rounds of copies and restores of one archive, and computes medians.
 
 use anyhow::{Result, ensure};
 use serde::Serialize;
@@ -24,9 +24,9 @@ pub struct RestoringReport {
     pub source_mbps: u64,
     /// 10^6 bytes a second that the target's disk writes. 0: no limit.
     pub target_mbps: u64,
-    /// Pages of the new database.
+    /// The number of pages of the new database.
     pub pages: u64,
-    /// Records that were applied.
+    /// The number of records that were applied.
     pub records_applied: u64,
     /// The time of each copy of the backup, seconds.
     pub copy_seconds: Vec<f64>,
@@ -34,15 +34,16 @@ pub struct RestoringReport {
     pub restore_seconds: Vec<f64>,
     /// The time of each reading of the runs alone, seconds.
     pub log_read_seconds: Vec<f64>,
-    /// The median restore over the median copy.
+    /// The median time of a restore, divided by that of a copy.
     pub restore_of_copy: f64,
-    /// The median restore over the larger of the median copy and the median reading.
+    /// The median time of a restore, divided by the larger of the median times of copying and of
+    /// reading the runs.
     pub restore_of_larger: f64,
-    /// Pages that a restore makes, 10^6 bytes a second, by the median.
+    /// The size of the pages that a restore makes, 10^6 bytes a second of its median time.
     pub image_mb_per_s: f64,
-    /// CPU time of a restore, mean, seconds.
+    /// The mean CPU time of a restore, seconds.
     pub restore_cpu_seconds: Option<f64>,
-    /// The part of it outside the kernel, seconds.
+    /// The part of this CPU time outside the kernel, seconds.
     pub restore_own_seconds: Option<f64>,
 }
 

@@ -11,7 +11,7 @@ pub struct SmsReport {
     pub workload: &'static str,
     /// The logging scheme.
     pub scheme: &'static str,
-    /// Whole slots or differing bytes.
+    /// The contents of log records: whole slots, or only the bytes that differ.
     pub records: &'static str,
     /// The number of log streams.
     pub streams: u8,
@@ -21,7 +21,7 @@ pub struct SmsReport {
     pub rows: u64,
     /// The size of a slot, bytes.
     pub slot_bytes: usize,
-    /// The share of transactions that were to abort.
+    /// The share of transactions that were chosen to abort.
     pub abort_ratio: f64,
     /// The number of transactions that are open at the same time.
     pub open: usize,
@@ -37,7 +37,8 @@ pub struct SmsReport {
     pub aborts: u64,
     /// The time from a transaction's commit until it is durable.
     pub latency_us: LatencyUs,
-    /// Bytes of records with their frame heads: no block padding, no initial load.
+    /// The size of the records with the heads of their frames, without the padding of blocks and
+    /// the initial load, bytes.
     pub log_bytes: u64,
     /// The part of these that are compensation records, bytes.
     pub compensation_bytes: u64,
@@ -47,14 +48,15 @@ pub struct SmsReport {
     pub log_bytes_per_txn: f64,
     /// The number of syncs of the log.
     pub syncs: u64,
-    /// Checkpoints completed after the one of the initial load.
+    /// The number of checkpoints completed after that of the initial load.
     pub checkpoints: u64,
     /// The share of transactions that ended while a checkpoint ran.
     pub in_window: f64,
     /// The most memory that the process has had resident, bytes.
     pub peak_rss_bytes: Option<u64>,
-    /// The logical digest of the contents of memory at the end, those of open transactions included.
+    /// The logical digest of the memory's contents at the end, including changes of open
+    /// transactions.
     pub digest: String,
-    /// True if the run ended like a power cut.
+    /// True if the run ended as by a power cut.
     pub crashed: bool,
 }

@@ -14,7 +14,7 @@ use super::tables::{FITTED_GAIN, REDO_KB, REDOS_KB, Tables, Varied, closed_gain}
 use super::{setting, table};
 use crate::num::{count_f64, ratio, rounded};
 
-/// The largest difference of a predicted gain from its target.
+/// The largest allowed difference of a predicted gain from its target.
 const GAIN_WITHIN: f64 = 0.03;
 /// The largest allowed difference between the mean of the paper's cells and the mean computed by hand.
 const MEAN_WITHIN: f64 = 0.000_6;
