@@ -40,7 +40,7 @@ fn blocked(control: &mut Wire) -> Result<i64> {
     }
 }
 
-/// Unblocks a client on both servers if it still waits, and compares the replies to the command that waited.
+/// Unblocks a client on both servers if the client still waits, and compares the replies to the command that waited.
 pub(crate) fn settle(
     wires: &mut Wires,
     conn: usize,

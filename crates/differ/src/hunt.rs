@@ -142,7 +142,7 @@ fn work(settings: &Settings, families: &[Family], shared: &Shared) -> Result<()>
     Ok(())
 }
 
-/// Runs a script on servers without data. If our server cannot be reached, a new one is started first.
+/// Runs a script on servers without data. If our server cannot be reached, another one is started first.
 fn run(pair: &mut Pair, script: &Script) -> Result<(Option<Divergence>, u64)> {
     // In half of the scripts, our server splits commands on more than one or three elements into steps. The replies
     // must be the same.

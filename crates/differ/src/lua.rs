@@ -159,7 +159,7 @@ pub fn script(rng: &mut Rng) -> Vec<u8> {
     text.into_bytes()
 }
 
-/// Returns a library with one function. There are few different names, so libraries often have the same ones.
+/// Returns a library with one function. There are few different names, so libraries often collide.
 pub fn library(rng: &mut Rng) -> Vec<u8> {
     let n = rng.u8(1..4);
     let flags = if rng.u8(..) < 80 {

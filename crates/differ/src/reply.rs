@@ -80,7 +80,7 @@ impl Reply {
         Ok(Reply { kind, body })
     }
 
-    /// Returns whether it is an error.
+    /// Returns whether the reply is an error.
     pub fn is_error(&self) -> bool {
         self.kind == b'-'
     }

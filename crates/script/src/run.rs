@@ -245,8 +245,8 @@ impl Runtime {
         Ok(())
     }
 
-    /// Calls `run` within the limits. Afterwards the virtual machine is cleaned for the next run, or dropped if the
-    /// run broke it.
+    /// Calls `run` within the limits. Afterwards the garbage of the run is collected. If the run exceeded a limit or
+    /// the engine failed, the virtual machine is dropped instead.
     fn guarded<R>(
         &mut self,
         seed: u64,

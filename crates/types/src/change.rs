@@ -55,7 +55,7 @@ impl<'k> Change<'k> {
     /// Opens the collection of a key to change it.
     ///
     /// # Errors
-    /// [`Fault::WrongType`]; an abort, to be handed on.
+    /// [`Fault::WrongType`]; an abort, which the caller must pass on.
     pub fn open(
         tx: &Tx<'_>,
         table: TableId,
@@ -86,7 +86,7 @@ impl<'k> Change<'k> {
     /// Begins with an empty collection, which replaces the key's value of any type.
     ///
     /// # Errors
-    /// An abort, to be handed on.
+    /// An abort, which the caller must pass on.
     pub fn replace(
         tx: &mut Tx<'_>,
         table: TableId,
@@ -136,7 +136,7 @@ impl<'k> Change<'k> {
     /// Removes every element at once. Elements that are put later get the key's present expiry.
     ///
     /// # Errors
-    /// An abort, to be handed on.
+    /// An abort, which the caller must pass on.
     pub(crate) fn clear(&mut self, tx: &mut Tx<'_>) -> Result<(), Fault> {
         tx.delete(self.table, self.key)?;
         self.state = State::Absent;
@@ -147,7 +147,7 @@ impl<'k> Change<'k> {
     /// Returns the number of elements.
     ///
     /// # Errors
-    /// An abort, to be handed on.
+    /// An abort, which the caller must pass on.
     pub fn len(&self, tx: &Tx<'_>) -> Result<u64, Fault> {
         Ok(match &self.state {
             State::Absent => 0,
@@ -160,7 +160,7 @@ impl<'k> Change<'k> {
     /// order. Returns whether the element is new.
     ///
     /// # Errors
-    /// An abort, to be handed on.
+    /// An abort, which the caller must pass on.
     pub fn put(&mut self, tx: &mut Tx<'_>, new: New<'_>) -> Result<bool, Fault> {
         let (name, value) = match new {
             New::One(name) => (name, &[][..]),
@@ -198,7 +198,7 @@ impl<'k> Change<'k> {
     /// Puts an element as a row. A packed collection is turned into rows first.
     ///
     /// # Errors
-    /// An abort, to be handed on.
+    /// An abort, which the caller must pass on.
     pub fn put_row(
         &mut self,
         tx: &mut Tx<'_>,
@@ -213,7 +213,7 @@ impl<'k> Change<'k> {
     /// must have an element, or the caller must put one next.
     ///
     /// # Errors
-    /// An abort, to be handed on.
+    /// An abort, which the caller must pass on.
     pub fn spread(&mut self, tx: &mut Tx<'_>) -> Result<Home, perdura_base::Error> {
         if let State::Rows(home) = self.state {
             return Ok(home);
@@ -241,10 +241,11 @@ impl<'k> Change<'k> {
         Ok(home)
     }
 
-    /// Removes the element with a field or member. Returns whether it was there. Not for lists.
+    /// Removes the element with a field or member. Returns whether the element existed. Lists have
+    /// neither, so it is not for lists.
     ///
     /// # Errors
-    /// An abort, to be handed on.
+    /// An abort, which the caller must pass on.
     pub fn remove(&mut self, tx: &mut Tx<'_>, name: &[u8]) -> Result<bool, Fault> {
         match &mut self.state {
             State::Absent => Ok(false),
@@ -269,7 +270,7 @@ impl<'k> Change<'k> {
     /// Writes the packed form, or deletes the key if no element is left.
     ///
     /// # Errors
-    /// An abort, to be handed on.
+    /// An abort, which the caller must pass on.
     pub fn finish(self, tx: &mut Tx<'_>) -> Result<Left, Fault> {
         if self.len(tx)? == 0 {
             if !self.is_absent() {
@@ -284,7 +285,8 @@ impl<'k> Change<'k> {
         Ok(Left::Some)
     }
 
-    /// Returns the collection as the database holds it, without changes that are not written yet.
+    /// Returns the collection as it is stored in the transaction, without the changes to the packed
+    /// form that [`finish`](Self::finish) will write.
     ///
     /// # Errors
     /// As [`read`].

@@ -42,8 +42,8 @@ pub struct Found<'s> {
     pub distance: f64,
 }
 
-/// Returns the members within an area, cell by cell. With `most`, it returns only the first `most`
-/// that it finds.
+/// Returns the members within an area, cell by cell. If `most` is given, the search ends when it
+/// has found this number of members.
 #[must_use]
 pub fn find<'s>(source: &'s Source<'_>, search: &Search, most: Option<u64>) -> Vec<Found<'s>> {
     let most = most.map_or(usize::MAX, perdura_base::num::to_usize);

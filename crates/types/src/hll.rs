@@ -21,8 +21,8 @@
 //!
 //! # Source
 //! The strings are those of Redis 7.0, byte by byte, and change from sparse to dense at the same moments. So sketches
-//! can be moved between the two servers. The estimate is the one of O. Ertl, "New cardinality estimation algorithms
-//! for HyperLogLog sketches" (arXiv:1702.01284).
+//! can be moved between the two servers. The estimator is from O. Ertl, "New cardinality estimation algorithms for
+//! HyperLogLog sketches" (arXiv:1702.01284).
 
 mod dense;
 mod estimate;
@@ -58,7 +58,7 @@ pub struct Damaged;
 /// The bytes of a sketch that changed when a register was raised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Raised {
-    /// None: the register already had this value or a greater one.
+    /// No byte has changed: the register already had this value or a greater one.
     Not,
     /// The [`GROUP_BYTES`] bytes at this offset of a dense sketch.
     At(usize),

@@ -1,4 +1,4 @@
-//! Lists: items in the order in which they were put.
+//! Lists: items in the order in which commands have put them.
 //!
 //! Access to both ends and to any index costs the same whether the list is packed or made of rows.
 //! Work on an item in the middle (LINSERT, LREM) costs as much as its distance from the nearer end.
@@ -20,7 +20,7 @@ const PUSH_STEP: usize = 256;
 /// Opens the list of a key to read it.
 ///
 /// # Errors
-/// [`Fault::WrongType`]; an abort, to be handed on.
+/// [`Fault::WrongType`]; an abort, which the caller must pass on.
 pub fn source<'a>(tx: &'a Tx<'_>, table: TableId, key: &[u8]) -> Result<Option<Source<'a>>, Fault> {
     read(tx, table, key, Shape::List)
 }
@@ -108,7 +108,7 @@ pub fn positions(source: &Source<'_>, item: &[u8], rank: i64, max: u64, looked: 
 /// Puts items at an end of a list that is being changed, one after the other.
 ///
 /// # Errors
-/// An abort, to be handed on.
+/// An abort, which the caller must pass on.
 pub fn push_all<'i>(
     change: &mut Change<'_>,
     tx: &mut Tx<'_>,

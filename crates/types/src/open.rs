@@ -57,7 +57,7 @@ fn damaged(row: RowRef<'_>, expected: &str) -> Error {
 /// Opens the collection of a key to read it.
 ///
 /// # Errors
-/// [`Fault::WrongType`]; an abort, to be handed on.
+/// [`Fault::WrongType`]; an abort, which the caller must pass on.
 pub fn read<'a>(
     tx: &'a Tx<'_>,
     table: TableId,

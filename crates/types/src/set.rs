@@ -14,7 +14,7 @@ use crate::small::New;
 /// Opens the set of a key to read it.
 ///
 /// # Errors
-/// [`Fault::WrongType`]; an abort, to be handed on.
+/// [`Fault::WrongType`]; an abort, which the caller must pass on.
 pub fn source<'a>(tx: &'a Tx<'_>, table: TableId, key: &[u8]) -> Result<Option<Source<'a>>, Fault> {
     read(tx, table, key, Shape::Set)
 }
@@ -57,7 +57,7 @@ pub fn remove<'m>(
 /// whether the key existed.
 ///
 /// # Errors
-/// An abort, to be handed on.
+/// An abort, which the caller must pass on.
 pub fn store<'m>(
     tx: &mut Tx<'_>,
     table: TableId,

@@ -70,7 +70,7 @@ pub enum Part<'a> {
 /// it has one. `None`: the key does not exist.
 ///
 /// # Errors
-/// An error of `f`; an abort, to be handed on.
+/// An error of `f`; an abort, which the caller must pass on.
 pub fn visit(
     tx: &Tx<'_>,
     table: TableId,
@@ -102,7 +102,7 @@ pub fn visit(
 /// Returns false if the first key does not exist. A key copied onto itself is not changed.
 ///
 /// # Errors
-/// An abort, to be handed on.
+/// An abort, which the caller must pass on.
 pub fn copy(
     tx: &mut Tx<'_>,
     from_table: TableId,

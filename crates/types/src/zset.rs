@@ -25,7 +25,7 @@ use crate::open::{Source, Text, read};
 /// Opens the sorted set of a key to read it.
 ///
 /// # Errors
-/// [`Fault::WrongType`]; an abort, to be handed on.
+/// [`Fault::WrongType`]; an abort, which the caller must pass on.
 pub fn source<'a>(tx: &'a Tx<'_>, table: TableId, key: &[u8]) -> Result<Option<Source<'a>>, Fault> {
     read(tx, table, key, Shape::Zset)
 }

@@ -36,7 +36,7 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
     Ok(())
 }
 
-/// Returns whether the parent module declares this file with `#[cfg(test)]`.
+/// Returns whether the parent module declares this file as `#[cfg(test)]`.
 fn is_test_module(path: &Path) -> bool {
     let (Some(folder), Some(stem)) = (path.parent(), path.file_stem()) else {
         return false;

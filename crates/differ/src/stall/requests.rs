@@ -71,7 +71,7 @@ pub fn words(line: &str, more: impl IntoIterator<Item = Vec<u8>>) -> Requests {
 }
 
 /// Makes requests that begin with `line`. `element` makes the words of each number of the range,
-/// and a request has those of up to [`BATCH`] numbers.
+/// and a request has those of up to 500 numbers.
 pub fn fill<const W: usize>(
     line: &str,
     range: Range<u64>,

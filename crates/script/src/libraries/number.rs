@@ -72,8 +72,8 @@ pub(crate) fn push_general(out: &mut Vec<u8>, n: f64, digits: usize) {
     }
 }
 
-/// Converts a double to an integer as C does on the machines that Redis runs on. It cuts off the fraction. The result is
-/// the least integer if the double is out of range.
+/// Converts a double to an integer as C does on the machines that Redis runs on. It cuts off the fraction. The result
+/// is the least integer if the double is out of range.
 #[expect(clippy::cast_possible_truncation, reason = "the bounds are checked")]
 pub(crate) fn truncate(n: f64) -> i64 {
     // 2^63: every double below it fits into 64 bits.

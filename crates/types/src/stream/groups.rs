@@ -11,7 +11,7 @@ impl Stream<'_> {
     /// Returns the group that has this name, if there is one.
     ///
     /// # Errors
-    /// Damage.
+    /// The stream is damaged.
     pub fn group(&self, name: &[u8]) -> Result<Option<Group>, Fault> {
         let Some(row) = self.rows.get(&rows::group(name)) else {
             return Ok(None);
@@ -23,7 +23,7 @@ impl Stream<'_> {
     /// Returns all groups with their names, in the order of the names.
     ///
     /// # Errors
-    /// Damage.
+    /// The stream is damaged.
     pub fn groups(&self) -> Result<Vec<(Vec<u8>, Group)>, Fault> {
         let groups = self.with_prefix(&[rows::GROUP]).map(|row| {
             let group = Group::decode(&row.value());
@@ -36,7 +36,7 @@ impl Stream<'_> {
     /// Returns the consumer of a group that has this name, if there is one.
     ///
     /// # Errors
-    /// Damage.
+    /// The stream is damaged.
     pub fn consumer(&self, group: &Group, name: &[u8]) -> Result<Option<Consumer>, Fault> {
         let Some(row) = self.rows.get(&rows::consumer_name(group.number, name)) else {
             return Ok(None);
@@ -56,7 +56,7 @@ impl Stream<'_> {
     /// Returns all consumers of a group, in the order of their names.
     ///
     /// # Errors
-    /// Damage.
+    /// The stream is damaged.
     pub fn consumers(&self, group: &Group) -> Result<Vec<Consumer>, Fault> {
         let numbers = self.with_prefix(&rows::consumer_names(group.number));
         let consumers = numbers.map(|row| {
@@ -72,7 +72,7 @@ impl Writing {
     /// Writes the state of a group.
     ///
     /// # Errors
-    /// An abort, to be handed on.
+    /// An abort, which the caller must pass on.
     pub fn put_group(&self, tx: &mut Tx<'_>, name: &[u8], group: &Group) -> Result<(), Fault> {
         if armed(Flaw::GroupLastNotWritten)
             && let Some(written) = self.stream(tx)?.group(name)?
@@ -87,7 +87,7 @@ impl Writing {
     /// id `last`, which are `read` entries.
     ///
     /// # Errors
-    /// An abort, to be handed on.
+    /// An abort, which the caller must pass on.
     pub fn make_group(
         &mut self,
         tx: &mut Tx<'_>,
@@ -110,7 +110,7 @@ impl Writing {
     /// Removes a group with its consumers and its pending entries.
     ///
     /// # Errors
-    /// An abort, to be handed on.
+    /// An abort, which the caller must pass on.
     pub fn destroy_group(&self, tx: &mut Tx<'_>, name: &[u8], group: &Group) -> Result<(), Fault> {
         let prefixes = rows::of_group(group.number);
         let left = usize::from(armed(Flaw::DestroyedGroupRowsKept));
@@ -137,7 +137,7 @@ impl Writing {
     /// group.
     ///
     /// # Errors
-    /// An abort, to be handed on.
+    /// An abort, which the caller must pass on.
     pub fn make_consumer(
         &self,
         tx: &mut Tx<'_>,
@@ -161,7 +161,7 @@ impl Writing {
     /// Writes the state of a consumer.
     ///
     /// # Errors
-    /// An abort, to be handed on.
+    /// An abort, which the caller must pass on.
     pub fn put_consumer(
         &self,
         tx: &mut Tx<'_>,
@@ -175,7 +175,7 @@ impl Writing {
     /// Removes a consumer with its pending entries. The caller must write the group.
     ///
     /// # Errors
-    /// An abort, to be handed on.
+    /// An abort, which the caller must pass on.
     pub fn delete_consumer(
         &self,
         tx: &mut Tx<'_>,

@@ -47,7 +47,7 @@ pub struct Stream<'a> {
 /// Opens the stream of a key to read it.
 ///
 /// # Errors
-/// [`Fault::WrongType`]; an abort, to be handed on.
+/// [`Fault::WrongType`]; an abort, which the caller must pass on.
 pub fn read<'a>(tx: &'a Tx<'_>, table: TableId, key: &[u8]) -> Result<Option<Stream<'a>>, Fault> {
     match home_of(tx, table, key)? {
         Some(home) => Stream::new(tx, table, home).map(Some),
@@ -92,7 +92,7 @@ impl<'a> Stream<'a> {
     /// Reads the head of the stream that these rows make up.
     ///
     /// # Errors
-    /// Damage.
+    /// The stream is damaged.
     pub fn of(rows: Elements<'a>) -> Result<Stream<'a>, Fault> {
         let head = rows
             .get(rows::HEAD)
@@ -140,7 +140,7 @@ impl<'a> Stream<'a> {
     /// ascend, or descend if `reverse`.
     ///
     /// # Errors
-    /// Damage, or an error of `f`.
+    /// The stream is damaged, or `f` returned an error.
     pub fn entries<E: From<Fault>>(
         &self,
         ids: RangeInclusive<Id>,
@@ -209,7 +209,7 @@ impl<'a> Stream<'a> {
     /// Returns whether the stream has an entry with this id.
     ///
     /// # Errors
-    /// Damage.
+    /// The stream is damaged.
     pub fn contains(&self, id: Id) -> Result<bool, Fault> {
         let mut found = false;
         self.entries::<Fault>(id..=id, false, |_| {
@@ -232,7 +232,7 @@ impl<'a> Stream<'a> {
     /// Returns the id of the last entry; zero if the stream is empty.
     ///
     /// # Errors
-    /// Damage.
+    /// The stream is damaged.
     pub fn last_there(&self) -> Result<Id, Fault> {
         let mut found = Id::MIN;
         self.entries::<Fault>(Id::MIN..=Id::MAX, true, |entry| {

@@ -17,7 +17,7 @@ impl Stream<'_> {
     /// Returns the group's pending entry with this id, if there is one.
     ///
     /// # Errors
-    /// Damage.
+    /// The stream is damaged.
     pub fn pending(&self, group: &Group, id: Id) -> Result<Option<Pending>, Fault> {
         let Some(row) = self.rows.get(&rows::pending(group.number, id)) else {
             return Ok(None);
@@ -30,7 +30,7 @@ impl Stream<'_> {
     /// returns false.
     ///
     /// # Errors
-    /// Damage, or an error of `f`.
+    /// The stream is damaged, or `f` returned an error.
     pub fn each_pending(
         &self,
         group: &Group,
@@ -86,7 +86,7 @@ impl Stream<'_> {
     /// Returns the consumer to which a pending entry was delivered.
     ///
     /// # Errors
-    /// Damage.
+    /// The stream is damaged.
     pub fn holder(&self, group: &Group, pending: &Pending) -> Result<Consumer, Fault> {
         self.consumer_of(group.number, pending.consumer)
     }
@@ -97,7 +97,7 @@ impl Writing {
     /// and the consumer. The previous consumer is written here.
     ///
     /// # Errors
-    /// An abort, to be handed on.
+    /// An abort, which the caller must pass on.
     pub fn give(
         &self,
         tx: &mut Tx<'_>,
@@ -143,7 +143,7 @@ impl Writing {
     /// Notes that a pending entry was delivered once more, to the consumer that has it.
     ///
     /// # Errors
-    /// An abort, to be handed on.
+    /// An abort, which the caller must pass on.
     pub fn deliver_again(
         &self,
         tx: &mut Tx<'_>,
@@ -163,7 +163,7 @@ impl Writing {
     /// number of removed entries.
     ///
     /// # Errors
-    /// An abort, to be handed on.
+    /// An abort, which the caller must pass on.
     pub fn acknowledge(
         &self,
         tx: &mut Tx<'_>,

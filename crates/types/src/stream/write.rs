@@ -44,7 +44,7 @@ impl Writing {
     /// Opens the stream of a key, if it exists.
     ///
     /// # Errors
-    /// [`Fault::WrongType`]; an abort, to be handed on.
+    /// [`Fault::WrongType`]; an abort, which the caller must pass on.
     pub fn open(tx: &Tx<'_>, table: TableId, key: &[u8]) -> Result<Option<Writing>, Fault> {
         let Some(home) = home_of(tx, table, key)? else {
             return Ok(None);
@@ -86,7 +86,7 @@ impl Writing {
     /// yet.
     ///
     /// # Errors
-    /// An abort, to be handed on.
+    /// An abort, which the caller must pass on.
     pub fn stream<'a>(&self, tx: &'a Tx<'_>) -> Result<Stream<'a>, Fault> {
         Ok(Stream {
             rows: tx.elements(self.table, self.home)?,
@@ -107,7 +107,7 @@ impl Writing {
     /// greater than the last one.
     ///
     /// # Errors
-    /// An abort, to be handed on.
+    /// An abort, which the caller must pass on.
     pub fn add(&mut self, tx: &mut Tx<'_>, id: Id, fields: &[&[u8]]) -> Result<(), Fault> {
         assert!(id > self.head.last, "ids ascend");
         self.append(tx, id, fields)?;
@@ -120,7 +120,7 @@ impl Writing {
     /// It serves to rebuild a stream from the entries of another one.
     ///
     /// # Errors
-    /// An abort, to be handed on.
+    /// An abort, which the caller must pass on.
     pub fn append(&mut self, tx: &mut Tx<'_>, id: Id, fields: &[&[u8]]) -> Result<(), Fault> {
         let stream = self.stream(tx)?;
         let last = stream.rows.len().checked_sub(1);
@@ -147,7 +147,7 @@ impl Writing {
     /// Deletes an entry. Returns whether it was there.
     ///
     /// # Errors
-    /// An abort, to be handed on.
+    /// An abort, which the caller must pass on.
     pub fn delete(&mut self, tx: &mut Tx<'_>, id: Id) -> Result<bool, Fault> {
         let stream = self.stream(tx)?;
         let Some(row) = stream.rows.at(stream.node_of(id)) else {
@@ -185,7 +185,7 @@ impl Writing {
     /// Removes entries from the front until the threshold is kept. Returns their number.
     ///
     /// # Errors
-    /// An abort, to be handed on.
+    /// An abort, which the caller must pass on.
     pub fn trim(&mut self, tx: &mut Tx<'_>, trim: &Trim) -> Result<u64, Fault> {
         let mut trimmed = 0;
         while self.is_above(trim.threshold) {
@@ -247,7 +247,7 @@ impl Writing {
     /// Writes the head.
     ///
     /// # Errors
-    /// An abort, to be handed on.
+    /// An abort, which the caller must pass on.
     pub fn finish(self, tx: &mut Tx<'_>) -> Result<(), Fault> {
         debug_assert!(
             self.head.length > 0 || self.head.first == Id::MIN,

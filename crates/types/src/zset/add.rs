@@ -39,7 +39,7 @@ pub struct Added {
 /// Adds members with scores.
 ///
 /// # Errors
-/// [`Fault::WrongType`]; an abort, to be handed on.
+/// [`Fault::WrongType`]; an abort, which the caller must pass on.
 pub fn add<'m>(
     tx: &mut Tx<'_>,
     table: TableId,
@@ -91,7 +91,7 @@ pub fn add<'m>(
 /// Returns whether the key existed.
 ///
 /// # Errors
-/// An abort, to be handed on.
+/// An abort, which the caller must pass on.
 pub fn store(
     tx: &mut Tx<'_>,
     table: TableId,

@@ -33,7 +33,7 @@ impl Input<'_> {
 /// Opens the set or the sorted set of a key.
 ///
 /// # Errors
-/// [`Fault::WrongType`]; an abort, to be handed on.
+/// [`Fault::WrongType`]; an abort, which the caller must pass on.
 pub fn input<'a>(tx: &'a Tx<'_>, table: TableId, key: &[u8]) -> Result<Option<Input<'a>>, Fault> {
     let Some(row) = tx.get(table, key)? else {
         return Ok(None);
