@@ -7,7 +7,7 @@
 
 use std::borrow::Cow;
 
-/// Digits behind the point that a decimal keeps.
+/// The number of digits behind the point that a decimal keeps.
 const SCALE: u32 = 17;
 /// Scaled decimals stay below this, so that the sum of two fits.
 const SCALED_MAX: i128 = i128::MAX / 4;

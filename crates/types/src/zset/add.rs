@@ -26,9 +26,9 @@ pub struct Conditions {
 /// The result of adding members.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Added {
-    /// Members that were not there.
+    /// The number of members that were added.
     pub new: u64,
-    /// Members whose score has changed.
+    /// The number of members whose score has changed.
     pub changed: u64,
     /// The new score of the last member; `None` if the conditions did not hold for it.
     pub score: Option<f64>,

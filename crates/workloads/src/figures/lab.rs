@@ -107,7 +107,7 @@ pub struct Crash {
     pub counts: Counts,
     /// The size of the records with the heads of their frames, without the initial load, bytes.
     pub log_bytes: u64,
-    /// The part of these that are compensation records, bytes.
+    /// The part of `log_bytes` that is compensation records, bytes.
     pub compensation_bytes: u64,
     /// The share of transactions that ended while a checkpoint ran.
     pub in_window: f64,

@@ -39,7 +39,7 @@ pub struct CommitBench {
     pub mirror: Options,
     /// The sizes of blocks, bytes. Each gives a row of the report.
     pub block_bytes: Vec<usize>,
-    /// Bytes of a value. `None`: it fills its block.
+    /// The size of a value, bytes. `None`: the value fills its block.
     pub value_bytes: Option<usize>,
     /// The numbers of threads that commit. Each gives a row of the report.
     pub threads: Vec<usize>,

@@ -20,9 +20,9 @@ pub struct RestoringReport {
     pub runs: usize,
     /// The number of threads.
     pub threads: usize,
-    /// 10^6 bytes a second that the source's disk reads. 0: no limit.
+    /// The rate at which the source's disk reads, 10^6 bytes a second. 0: no limit.
     pub source_mbps: u64,
-    /// 10^6 bytes a second that the target's disk writes. 0: no limit.
+    /// The rate at which the target's disk writes, 10^6 bytes a second. 0: no limit.
     pub target_mbps: u64,
     /// The number of pages of the new database.
     pub pages: u64,

@@ -40,7 +40,7 @@ pub struct SmsReport {
     /// The size of the records with the heads of their frames, without the padding of blocks and
     /// the initial load, bytes.
     pub log_bytes: u64,
-    /// The part of these that are compensation records, bytes.
+    /// The part of `log_bytes` that is compensation records, bytes.
     pub compensation_bytes: u64,
     /// The number of bytes written to the logs' devices.
     pub log_device_bytes: u64,

@@ -104,7 +104,7 @@ fn cases() -> Vec<Case> {
 /// Makes the figure.
 ///
 /// # Errors
-/// Never fails.
+/// None: the function always succeeds.
 pub fn make(lab: &Lab<'_>) -> Result<Figure> {
     let cases = cases();
     let points = simulated(lab, &cases);
