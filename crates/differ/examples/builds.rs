@@ -1,6 +1,6 @@
-//! Two builds of Perdura beside each other: `cargo run --release -p perdura-differ --example builds
-//! -- OLD NEW SCRIPTS [GROUP [FIRST]]`, where OLD and NEW are `perdura` programs and FIRST is the first
-//! script's seed.
+//! Compares two builds of Perdura: `cargo run --release -p perdura-differ --example builds -- OLD NEW SCRIPTS [GROUP
+//! [FIRST]]`. OLD and NEW are `perdura` programs. SCRIPTS is the number of scripts, GROUP the number of scripts
+//! between two kills, and FIRST the seed of the first script.
 
 use std::path::PathBuf;
 

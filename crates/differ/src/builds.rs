@@ -1,5 +1,6 @@
-//! Two builds of Perdura under the same scripts. Both are killed and started again, and then hold the same data. The
-//! new build imports the export of the old one, with the same digest.
+//! Runs the same scripts on two builds of Perdura. Each build is killed and started again, and must hold the same
+//! data as before and as the other build. Then the new build imports the old build's export. The imported data must
+//! have the same digest as the new build's own data.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -15,11 +16,11 @@ use crate::step::{Argv, Step, name};
 use crate::tables::families;
 use crate::wire::{Wire, encode};
 
-/// Requests in flight at most.
+/// The most requests that are sent before their replies are read.
 const BATCH: usize = 64;
 
-/// The commands that are left out. The effect of some depends on chance or time, some are not about data, and some
-/// wait. Others make streams, whose digest depends on the commands that made them.
+/// The commands that are left out of the scripts. The effect of some depends on chance or time, some do not concern
+/// data, and some wait. Others make streams, whose digest depends on the commands that made them.
 const LEFT_OUT: [&str; 32] = [
     "XADD",
     "XGROUP",
@@ -58,20 +59,20 @@ const LEFT_OUT: [&str; 32] = [
 /// Options that set a deadline relative to the present time.
 const RELATIVE: [&[u8]; 2] = [b"EX", b"PX"];
 
-/// The work of a comparison.
+/// The amount of work that a comparison did.
 #[derive(Debug, Default)]
 pub struct Report {
-    /// Scripts run.
+    /// The number of scripts that ran.
     pub scripts: u64,
-    /// Commands acknowledged by each build.
+    /// The number of commands that each build acknowledged.
     pub commands: u64,
-    /// Kills of each build.
+    /// The number of times that each build was killed.
     pub kills: u64,
-    /// Keys compared.
+    /// The number of keys that were compared.
     pub keys: u64,
 }
 
-/// A build's server, over a separate directory.
+/// A server of one build, with its own directory.
 struct Build {
     program: PathBuf,
     dir: TempDir,
@@ -108,7 +109,7 @@ impl Build {
 
 impl Drop for Build {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The process may have ended already.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
@@ -148,7 +149,7 @@ fn serve(program: &Path, dir: &Path) -> Result<Child> {
         await_answer(&socket(dir))
     }();
     if let Err(error) = ready {
-        // It may have ended already.
+        // The process may have ended already.
         let _ = process.kill();
         let _ = process.wait();
         return Err(error);
@@ -156,10 +157,10 @@ fn serve(program: &Path, dir: &Path) -> Result<Child> {
     Ok(process)
 }
 
-/// Runs the scripts of `seeds` on both builds, `group` of them between two kills.
+/// Runs the scripts of `seeds` on both builds. The builds are killed and compared after every `group` scripts.
 ///
 /// # Errors
-/// A difference, with the seeds between the last two comparisons. A failure of a build to start or to answer.
+/// A difference, with the seeds of its group of scripts. A failure of a build to start or to answer.
 pub fn compare(old: &Path, new: &Path, seeds: std::ops::Range<u64>, group: u64) -> Result<Report> {
     let mut report = Report::default();
     let mut first = seeds.start;
@@ -223,7 +224,7 @@ fn one_group(
     Ok(())
 }
 
-/// Returns the commands of the seeds' scripts whose effect is the same wherever they run.
+/// Returns the commands of the seeds' scripts, without those whose effect may differ from run to run.
 fn commands(seeds: std::ops::Range<u64>) -> Vec<Argv> {
     let families = families();
     let mut commands = Vec::new();
@@ -236,7 +237,7 @@ fn commands(seeds: std::ops::Range<u64>) -> Vec<Argv> {
             _ => None,
         }));
         commands.push(vec![b"DISCARD".to_vec()]);
-        // Adds a collection that is stored in separate rows.
+        // Adds members to a set that becomes large enough to be stored in separate rows.
         let grown = format!("grown{}", seed % 8);
         let mut words = vec![b"SADD".to_vec(), grown.into_bytes()];
         words.extend((0..seed % 400).map(|n| n.to_string().into_bytes()));
@@ -256,7 +257,8 @@ fn is_certain(argv: &Argv) -> bool {
         && !argv.iter().skip(1).any(|word| calls_such(word))
 }
 
-/// Returns whether a word is a script or a library that calls such a command: it has the name as a literal.
+/// Returns whether a word is the text of a script or a library that has a left-out command or a relative deadline as
+/// a literal.
 fn calls_such(word: &[u8]) -> bool {
     let text = String::from_utf8_lossy(word).to_ascii_uppercase();
     let mut literals = text.split('\'').skip(1).step_by(2);
@@ -277,7 +279,7 @@ fn play(wire: &mut Wire, commands: &[Argv]) -> Result<()> {
     Ok(())
 }
 
-/// All keys with their values and deadlines.
+/// All keys with their values, and the deadlines of the keys.
 type All = (Contents, Vec<Reply>);
 
 fn all_of(wire: &mut Wire) -> Result<All> {
@@ -296,8 +298,8 @@ fn all_of(wire: &mut Wire) -> Result<All> {
     Ok((contents, deadlines))
 }
 
-/// Makes 0 of each score of -0. ZUNIONSTORE can make such a score, and it is 0 once it has been packed or imported, as
-/// in Redis.
+/// Replaces each score of -0 by 0. ZUNIONSTORE can make a score of -0. Such a score becomes 0 when it is packed or
+/// imported, as in Redis.
 fn drop_sign_of_zero(members: &mut Reply) {
     let Body::Items(items) = &mut members.body else {
         return;
@@ -334,7 +336,7 @@ fn digest(wire: &mut Wire) -> Result<Reply> {
     Ok(reply)
 }
 
-/// Exports a stopped build's data and sends it to a running one.
+/// Exports the data of a stopped server and sends it to a running one.
 fn carry_over(from: &Build, to: &Build) -> Result<()> {
     let exported = Command::new(&from.program)
         .args(["export", "--data"])
@@ -368,7 +370,7 @@ fn carry_over(from: &Build, to: &Build) -> Result<()> {
 mod tests {
     use super::*;
 
-    /// Two builds once differed in a deadline that a script had made of the time at which it ran.
+    /// Two builds once differed in a deadline that a script had computed from the present time.
     #[test]
     fn a_deadline_of_now_is_left_out_in_a_script_too() {
         let certain = |words: &[&str]| {

@@ -1,4 +1,4 @@
-//! The complete contents of one server, in a form that is equal for equal data.
+//! Reads the complete contents of one server. Equal data gives equal contents.
 
 use std::collections::BTreeMap;
 
@@ -7,13 +7,14 @@ use anyhow::{Context, Result, bail};
 use crate::reply::{Body, Reply};
 use crate::wire::{Wire, encode};
 
-/// The databases that scripts use.
+/// The number of databases that scripts use.
 const DATABASES: u8 = 4;
 
-/// Keys by database, with their type and their value. Values without an order are sorted. Deadlines are not included.
+/// The type and the value of each key, by database and key. Values without an order are sorted. Deadlines are not
+/// included.
 pub type Contents = BTreeMap<(u8, Vec<u8>), (Vec<u8>, Reply)>;
 
-/// Reads all databases that scripts use, and leaves the connection in the first.
+/// Reads all databases that scripts use, and selects database 0 again.
 ///
 /// # Errors
 /// Errors of the connection, and unexpected replies.
@@ -70,7 +71,7 @@ fn ask(wire: &mut Wire, asked: impl Iterator<Item = Vec<Vec<u8>>>) -> Result<Vec
     Ok(replies)
 }
 
-/// Returns the items of a reply in groups of `group` items, sorted.
+/// Divides the items of a reply into groups of `group` items and sorts the groups.
 fn sorted(reply: Reply, group: usize) -> Reply {
     let Body::Items(items) = reply.body else {
         return reply;

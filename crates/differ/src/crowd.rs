@@ -1,4 +1,4 @@
-//! Steps of clients that block on keys or subscribe to channels.
+//! The steps in which clients block on keys or subscribe to channels.
 
 use crate::divergence::Divergence;
 use crate::pair::Side;
@@ -9,10 +9,10 @@ use crate::wires::Wires;
 use anyhow::{Result, bail};
 use std::time::{Duration, Instant};
 
-/// The longest time until a server has put a client to sleep or answered it.
+/// A server must have blocked or answered a client within this time.
 const SETTLED: Duration = Duration::from_secs(5);
 
-/// Sends a command that may block to both servers, and waits until each has answered or blocked.
+/// Sends both servers a command that may block, and waits until each server has answered or blocked.
 pub(crate) fn block(wires: &mut Wires, conn: usize, argv: &Argv) -> Result<()> {
     for side in [Side::Theirs, Side::Ours] {
         let before = blocked(wires.control(side))?;
@@ -40,7 +40,7 @@ fn blocked(control: &mut Wire) -> Result<i64> {
     }
 }
 
-/// Ends a wait if it has not ended, and reads its reply.
+/// Unblocks a client on both servers if the client still waits, and compares the replies to the command that waited.
 pub(crate) fn settle(
     wires: &mut Wires,
     conn: usize,
@@ -48,7 +48,8 @@ pub(crate) fn settle(
     waited: &Argv,
 ) -> Result<Option<Divergence>> {
     let mut unblocked = Vec::new();
-    // A wait that times out is not ended early: Redis looks at its clock ten times a second.
+    // A wait with a short timeout is not ended early. Redis notices timeouts only ten times a second, so the replies
+    // would differ.
     let short = |word: &Vec<u8>| word.starts_with(b"0.0");
     if waited.iter().any(short) {
         let ours = wires.wire(conn, Side::Ours).read()?;
@@ -73,7 +74,7 @@ pub(crate) fn settle(
     Ok(Divergence::unless_same(waited, None, &ours, &theirs))
 }
 
-/// Sends a command to a client that also gets messages, and compares all replies and messages.
+/// Sends a command on a connection that also gets messages, and compares all replies and messages of both servers.
 pub(crate) fn hear(wires: &mut Wires, conn: usize, argv: &Argv) -> Result<Option<Divergence>> {
     let token = wires.token();
     let mut heard = Vec::new();
@@ -83,7 +84,7 @@ pub(crate) fn hear(wires: &mut Wires, conn: usize, argv: &Argv) -> Result<Option
             wire.send(&encode(argv))?;
         }
         let mut messages = wire.drain(&token)?;
-        // The servers may remove an expired key at different times.
+        // Messages about expired keys are left out: the servers may remove an expired key at different times.
         let expired = |message: &Reply| {
             message
                 .leaves()
@@ -100,8 +101,8 @@ pub(crate) fn hear(wires: &mut Wires, conn: usize, argv: &Argv) -> Result<Option
     Ok(differs.then(|| Divergence::new(argv, &heard[0], &heard[1])))
 }
 
-/// Sorts the messages that Redis sends in the order of a hash table. These are the messages to several patterns for one
-/// event, and the replies to an UNSUBSCRIBE of everything.
+/// Sorts the messages that Redis sends in the order of a hash table: the messages to several patterns for one event,
+/// and the replies to an UNSUBSCRIBE of everything.
 fn in_order(argv: &Argv, mut messages: Vec<Reply>) -> Vec<Reply> {
     if argv.len() == 1 {
         let mut leaves: Vec<Reply> = messages

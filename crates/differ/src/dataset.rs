@@ -1,4 +1,4 @@
-//! Compares both datasets, key by key.
+//! Compares the data of both servers, key by key.
 
 use crate::divergence::Divergence;
 use crate::step::Argv;
@@ -8,7 +8,7 @@ use crate::words;
 use anyhow::Result;
 use std::collections::BTreeSet;
 
-/// The databases that scripts use.
+/// The number of databases that scripts use.
 const DATABASES: usize = 4;
 
 fn argv(words: &[&[u8]]) -> Argv {
@@ -26,7 +26,7 @@ pub(crate) fn compare(wires: &mut Wires) -> Result<Option<Divergence>> {
             return Ok(Some(found.at(&format!("in database {database}"))));
         }
     }
-    // Leave the connection in its first database.
+    // The connection begins with database 0, so it is selected again.
     Ok(wires.ask(argv(&[b"SELECT", b"0"]))?.err())
 }
 

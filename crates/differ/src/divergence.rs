@@ -10,9 +10,9 @@ use std::fmt;
 pub struct Divergence {
     /// The command.
     pub argv: Argv,
-    /// A note about it.
+    /// A note about the difference.
     pub note: String,
-    /// The number of the script's unit in which it occurred.
+    /// The index of the script's unit in which the servers differed.
     pub unit: usize,
 }
 

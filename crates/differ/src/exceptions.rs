@@ -1,16 +1,17 @@
-//! Intended differences, each with its sentence in `docs/redis.md`.
+//! The intended differences from Redis. `docs/redis.md` has a sentence about each.
 
 use crate::reply::{Body, Reply};
 use crate::step::name;
 
 /// An intended difference.
 struct Exception {
-    /// The command. If it ends with `*`, the begin of the command's name.
+    /// The name of the command. If it ends with `*`, the start of the names of several commands.
     name: &'static str,
-    /// Words of `docs/redis.md` that describe the difference. A test looks for them.
+    /// Words of the sentence in `docs/redis.md` that describes the difference. A test checks that
+    /// the page has them.
     #[cfg_attr(not(test), expect(dead_code))]
     told: &'static str,
-    /// Returns whether these replies have only this difference.
+    /// Returns whether our reply and that of Redis to this command differ only in this way.
     is: fn(&[Vec<u8>], &Reply, &Reply) -> bool,
 }
 
@@ -99,7 +100,7 @@ pub fn allowed(argv: &[Vec<u8>], ours: &Reply, theirs: &Reply) -> bool {
         .any(|exception| (exception.is)(argv, ours, theirs))
 }
 
-/// Accepts error texts of two compilers about the same line.
+/// Accepts the error texts of the two compilers if they name the same line.
 fn compilers(_: &[Vec<u8>], ours: &Reply, theirs: &Reply) -> bool {
     let line = |reply: &Reply| {
         let text = String::from_utf8_lossy(reply.text()?).into_owned();
@@ -112,7 +113,8 @@ fn compilers(_: &[Vec<u8>], ours: &Reply, theirs: &Reply) -> bool {
     ours.is_error() && theirs.is_error() && line(ours).is_some() && line(theirs).is_some()
 }
 
-/// Accepts sums that differ in noise, and addends that only a `long double` or a C parser knows.
+/// Accepts sums that differ by rounding errors. Also accepts that our server refuses an addend that
+/// is in hexadecimal or larger than a `double`.
 fn nearly(argv: &[Vec<u8>], ours: &Reply, theirs: &Reply) -> bool {
     let addend = argv
         .last()

@@ -1,11 +1,11 @@
 //! The language of the tables of commands.
 //!
-//! A line is a weight and a *unit*: commands separated by `;` that belong together. A word in capitals, a number, or a
-//! word behind `'` is literal. A word in small letters is a class of [`words`](mod@crate::words): `key`, `int`,
-//! `score`. `class:x` remembers its choice under the name `x` for the rest of the unit. `[ … ]` is optional,
-//! and `( … | … )` is one of its parts. `… )+` and `class+` come several times, and `#( … )` has the count in front
-//! as well, which ZUNION requires. A command that begins with `@` is a step of the script that is not a plain command:
-//! `@SLEEP 5`, `@SCAN 0 MATCH pat`.
+//! A line is a weight and a *unit*: commands separated by `;` that belong together. A word in capitals, a number, or
+//! a word behind `'` is literal. A word in small letters is a class of [`words`](mod@crate::words): `key`, `int`,
+//! `score`. `class:x` stores the chosen word under the name `x` for the rest of the unit. `[ … ]` is optional, and `(
+//! … | … )` is one of its alternatives. `… )+` and `class+` are repeated one or more times. `#( … )` is repeated,
+//! too, with the count in front, which ZUNION requires. A command that begins with `@` is a step of the script that
+//! is not a plain command: `@SLEEP 5`, `@SCAN 0 MATCH pat`.
 
 use crate::words;
 use fastrand::Rng;
@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 /// A parsed line.
 #[derive(Debug, Clone)]
 pub struct Sentence {
-    /// Its frequency, relative to its family.
+    /// The frequency of the line, relative to the other lines of its family.
     pub weight: u32,
     commands: Vec<Vec<Node>>,
 }
@@ -30,10 +30,10 @@ enum Node {
 }
 
 impl Sentence {
-    /// Parses a line. A malformed one is a mistake in a table.
+    /// Parses a line of a table.
     ///
     /// # Panics
-    /// On a malformed line.
+    /// If the line is malformed: the table has a mistake.
     pub fn parse(line: &str) -> Sentence {
         let mut tokens = line.split_whitespace().peekable();
         let weight = tokens.next().and_then(|w| w.parse().ok());
@@ -51,7 +51,7 @@ impl Sentence {
         Sentence { weight, commands }
     }
 
-    /// Returns the names of its commands, each also with its second word.
+    /// Returns the name of each command, and the name together with the second word.
     pub fn names(&self) -> Vec<String> {
         let mut names = Vec::new();
         for nodes in &self.commands {
@@ -80,7 +80,7 @@ impl Sentence {
     }
 }
 
-/// Parses up to a closing token or the end.
+/// Parses nodes up to a closing token or the end of the tokens.
 fn sequence(tokens: &[&str], at: &mut usize) -> Vec<Node> {
     let mut nodes = Vec::new();
     while let Some(&token) = tokens.get(*at) {
@@ -189,7 +189,7 @@ fn several(rng: &mut Rng) -> usize {
     }
 }
 
-/// Spoils some commands with an argument too few or too many, in the wrong place, or of a wrong value.
+/// Spoils some commands: adds, removes or moves an argument, or gives it a wrong value.
 pub fn spoil(argv: &mut Vec<Vec<u8>>, rng: &mut Rng) {
     let any = rng.usize(..argv.len());
     match rng.u8(..8) {

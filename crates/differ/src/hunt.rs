@@ -1,4 +1,4 @@
-//! Runs many seeds and collects the divergences they find.
+//! Runs the scripts of many seeds and collects the differences between the servers.
 
 use crate::divergence::Divergence;
 use crate::pair::Pair;
@@ -14,21 +14,21 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// The time for cutting one failure down.
+/// The longest time that is spent on shortening one failing script.
 const SHRINK: Duration = Duration::from_secs(30);
 
 /// The settings of a hunt.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// The number of commands in all.
+    /// The number of commands of all seeds together.
     pub commands: u64,
-    /// The first seed; the others follow.
+    /// The first seed. The following seeds count up from it.
     pub seed: u64,
-    /// Commands of one seed.
+    /// The number of commands of one seed.
     pub length: usize,
-    /// The only families to use. Empty: all.
+    /// The families to use. Empty: all families.
     pub families: Vec<String>,
-    /// Pairs of servers at work at once.
+    /// The number of pairs of servers that run at the same time.
     pub jobs: usize,
     /// The number of failures after which the hunt ends.
     pub failures: usize,
@@ -63,13 +63,13 @@ impl Settings {
 /// The results of a hunt.
 #[derive(Debug)]
 pub struct Report {
-    /// Commands sent to each server.
+    /// The number of commands that were sent to each server.
     pub commands: u64,
-    /// Seeds run.
+    /// The number of seeds that ran.
     pub seeds: u64,
-    /// The time that it took.
+    /// The time that the hunt took.
     pub elapsed: Duration,
-    /// Each failure as text, with the seed and the shortest script.
+    /// A text for each failure, with its seed and its shortened script.
     pub failures: Vec<String>,
 }
 
@@ -79,7 +79,7 @@ struct Shared {
     failures: Mutex<Vec<(String, String)>>,
 }
 
-/// Runs seeds until there were enough commands or failures.
+/// Runs seeds until enough commands were sent or enough failures were found.
 ///
 /// # Errors
 /// Redis is missing or fails, or a family is unknown.
@@ -142,9 +142,10 @@ fn work(settings: &Settings, families: &[Family], shared: &Shared) -> Result<()>
     Ok(())
 }
 
-/// Runs a script from a clean state. Replaces a server of ours that cannot be reached.
+/// Runs a script on servers without data. If our server cannot be reached, another one is started first.
 fn run(pair: &mut Pair, script: &Script) -> Result<(Option<Divergence>, u64)> {
-    // Half of the scripts check that replies do not change when commands on a few elements continue in steps.
+    // In half of the scripts, our server splits commands on more than one or three elements into steps. The replies
+    // must be the same.
     let elements = [0, 1, 0, 3][usize::try_from(script.seed % 4)?];
     if let Err(e) = Player::new(pair, script) {
         eprintln!("our server is replaced: {e:#}");
@@ -156,7 +157,7 @@ fn run(pair: &mut Pair, script: &Script) -> Result<(Option<Divergence>, u64)> {
     Ok((found, player.sent))
 }
 
-/// Returns the seed, the shortest script, and the difference of the replies in it.
+/// Shortens a failing script. Returns a text with the seed, the shortened script, and the differing replies.
 fn explain(pair: &mut Pair, script: &Script, divergence: &Divergence) -> Result<String> {
     let mut last = divergence.clone();
     let mut cut = script.clone();

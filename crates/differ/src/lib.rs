@@ -1,19 +1,20 @@
-//! The server beside a real Redis 7.0: both must answer the same random commands with the same replies.
+//! Compares our server with a real Redis 7.0: both must give the same replies to the same random commands.
 //!
-//! Redis itself defines "behaves as Redis", not our reading of its manual. A seed makes a *script*: a few thousand
-//! commands over a small pool of keys of all types. They have options, illegal mixtures of options, wrong arities and
-//! wrong types. The script is sent to a `redis-server` and to our server, and every reply is compared as it came over
-//! the wire. At the end both datasets are compared key by key. Sometimes our server is first ended without a checkpoint
-//! and restarted.
+//! The measure is Redis itself, not our reading of its manual. A seed makes a *script*: a few thousand commands over
+//! a small pool of keys of all types. They have options, illegal mixtures of options, wrong arities and wrong types.
+//! The script is sent to a `redis-server` and to our server, and the bytes of every reply are compared. At the end
+//! the data of both servers is compared key by key. In some scripts our server is ended without a checkpoint and
+//! restarted before that.
 //!
 //! # Why a script is made before it is run
-//! It depends on the seed alone and not on replies, so a failure can be cut down. [`shrink`] leaves units of the script
-//! out as long as the two servers still differ. The result is a handful of commands to paste into two redis-cli.
+//! A script depends on its seed alone and not on replies, so a failing script can be shortened. [`shrink`] leaves
+//! units of the script out as long as the two servers still differ. The result is a handful of commands to paste into
+//! two redis-cli.
 //!
 //! # Replies that are not compared byte by byte
-//! [`rules`] has the whole list. Replies whose order Redis leaves open are sorted, deadlines have a tolerance, and
-//! random replies are checked by membership. [`exceptions`] has the differences that `docs/redis.md` documents, each
-//! with its place there.
+//! [`rules`] has the whole list. Replies whose order Redis does not define are sorted. Deadlines have a tolerance.
+//! Random replies must consist of members of the collection. [`exceptions`] has the differences that `docs/redis.md`
+//! documents, each with its sentence there.
 //!
 //! | module | one idea |
 //! |---|---|

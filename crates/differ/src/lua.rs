@@ -1,13 +1,13 @@
 //! Random scripts for EVAL, and random libraries.
 //!
-//! They use only features that are the same in both by `docs/redis.md`. They use no order of `pairs`, no text of an
-//! error of the language itself, and no fraction that `..` makes a string of. The script sorts the replies of commands
-//! that have no order.
+//! They use only features that `docs/redis.md` documents as equal on both servers. They do not use the order of
+//! `pairs`, the texts of the language's own errors, or fractions converted to strings by `..`. The script sorts the
+//! replies of commands whose order is not defined.
 
 use crate::words::choose;
 use fastrand::Rng;
 
-/// Commands with their words. Each word is a class of words or, behind `'`, literal.
+/// Commands that scripts call. Each word is a class of words or, behind `'`, literal.
 const COMMANDS: [&str; 44] = [
     "'SET skey val",
     "'GET skey",
@@ -55,7 +55,7 @@ const COMMANDS: [&str; 44] = [
     "'NOPE val",
 ];
 
-/// Returns a string of Lua that has these bytes.
+/// Returns a string literal of Lua for these bytes.
 fn quoted(bytes: &[u8]) -> String {
     let mut text = String::from("'");
     for byte in bytes {
@@ -82,7 +82,7 @@ fn word(class: &str, rng: &mut Rng) -> String {
     }
 }
 
-/// Returns a call of a command.
+/// Returns an expression that calls a random command.
 fn call(rng: &mut Rng) -> String {
     let command = COMMANDS[rng.usize(..COMMANDS.len())];
     let words: Vec<String> = command.split(' ').map(|class| word(class, rng)).collect();
@@ -90,7 +90,7 @@ fn call(rng: &mut Rng) -> String {
     format!("redis.{how}({})", words.join(", "))
 }
 
-/// Returns a value made of the language and its libraries alone.
+/// Returns an expression that uses the language and its libraries, but calls no command.
 fn pure(rng: &mut Rng) -> String {
     let (n, m) = (rng.i32(-9..99), rng.i32(1..9));
     match rng.u8(..14) {
@@ -111,7 +111,7 @@ fn pure(rng: &mut Rng) -> String {
     }
 }
 
-/// Returns a statement.
+/// Returns a random statement.
 fn statement(rng: &mut Rng, at: usize) -> String {
     match rng.u8(..20) {
         0..9 => format!("r[#r + 1] = {}", call(rng)),
@@ -151,7 +151,7 @@ fn pure_number(rng: &mut Rng) -> String {
 pub fn script(rng: &mut Rng) -> Vec<u8> {
     let mut text = String::from("local r = {} ");
     for at in 0..rng.usize(1..6) {
-        // Each on a separate line, because error texts contain the line.
+        // Each statement has a separate line, because error texts contain the number of the line.
         text += &statement(rng, at);
         text.push('\n');
     }
@@ -159,7 +159,7 @@ pub fn script(rng: &mut Rng) -> Vec<u8> {
     text.into_bytes()
 }
 
-/// Returns a library of one function. The names are few, so that libraries collide.
+/// Returns a library with one function. There are few different names, so libraries often collide.
 pub fn library(rng: &mut Rng) -> Vec<u8> {
     let n = rng.u8(1..4);
     let flags = if rng.u8(..) < 80 {

@@ -1,4 +1,4 @@
-//! Both servers, each on a separate Unix socket, so that no other process can take the port.
+//! Our server and a Redis. Each has a separate Unix socket, so that no other process can take its port.
 
 use crate::wire::Wire;
 use anyhow::{Context, Result, bail};
@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// The longest time until a started server answers.
+/// A started server must answer within this time.
 const START: Duration = Duration::from_secs(60);
 
 /// One of the two servers.
@@ -66,7 +66,7 @@ impl Redis {
 
 impl Drop for Redis {
     fn drop(&mut self) {
-        // A process that cannot be killed, or has ended, needs no action.
+        // If the process has ended or cannot be killed, nothing is left to do.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
@@ -75,7 +75,7 @@ impl Drop for Redis {
 /// Waits until the server on a socket answers.
 ///
 /// # Errors
-/// The reason why it has not answered for a minute.
+/// The server has not answered for a minute. Contains the last reason.
 pub fn await_answer(socket: &Path) -> Result<()> {
     let begun = Instant::now();
     loop {
@@ -95,7 +95,7 @@ pub fn await_answer(socket: &Path) -> Result<()> {
 #[derive(Debug)]
 pub struct Pair {
     dir: TempDir,
-    /// The function that changes the options of our database.
+    /// Changes the options of our database before each start.
     configure: fn(&mut perdura::Options),
     redis: Redis,
     server: Option<Server>,
@@ -104,7 +104,7 @@ pub struct Pair {
 }
 
 impl Pair {
-    /// Starts both servers, empty.
+    /// Starts both servers without data.
     ///
     /// # Errors
     /// A missing or different `redis-server`, or a failure to start either server.
@@ -116,7 +116,7 @@ impl Pair {
         })
     }
 
-    /// Like [`start`](Self::start), with the options of our database that `configure` sets.
+    /// Like [`start`](Self::start), but `configure` changes the options of our database.
     ///
     /// # Errors
     /// Those of [`start`](Self::start).
@@ -152,7 +152,7 @@ impl Pair {
         };
         let mut db = perdura::Options::new(self.dir.path().join("data"));
         (self.configure)(&mut db);
-        // The limit of Redis; other limits follow from it.
+        // The limit of Redis. Other limits are derived from this one.
         db.value_bytes_max = 512 << 20;
         self.server = Some(Server::start(options, db)?);
         await_answer(&self.path(Side::Ours))?;
@@ -161,7 +161,7 @@ impl Pair {
     }
 
     /// Makes our server split commands on more than `elements` elements into steps, from now on and after every
-    /// restart. 0: the usual number of elements.
+    /// restart. 0 restores the usual number.
     ///
     /// # Errors
     /// Errors of the socket, and a refusal.
@@ -208,7 +208,7 @@ impl Pair {
         self.begin()
     }
 
-    /// Starts our server over an empty directory, in whatever state the old one is.
+    /// Starts our server in an empty directory, whatever the state of the old server is.
     ///
     /// # Errors
     /// A failure to start the server.

@@ -1,7 +1,7 @@
 //! Runs a script on both servers.
 //!
-//! Commands of one connection are sent in batches, so that neither server waits for the client. The order across
-//! connections is the script's, because a batch is answered before another connection sends.
+//! Consecutive commands of one connection are sent as a batch, so that the servers need not wait for the client. A
+//! batch is answered before another connection sends, so both servers run the commands in the order of the script.
 
 use crate::crowd;
 use crate::dataset;
@@ -18,7 +18,7 @@ use crate::wires::{BATCH, Wires};
 use anyhow::{Result, bail};
 use std::time::Duration;
 
-/// The size at which a batch ends, unless it has [`BATCH`] commands before. It is less than a socket holds.
+/// A batch ends at this number of bytes, or earlier at [`BATCH`] commands. A socket can hold more bytes.
 const BATCH_BYTES: usize = 48 << 10;
 
 /// A running script.
@@ -26,7 +26,7 @@ const BATCH_BYTES: usize = 48 << 10;
 pub struct Player<'a> {
     pair: &'a mut Pair,
     wires: Wires,
-    /// The commands of each connection's MULTI.
+    /// For each connection, the commands queued since its MULTI.
     queues: Vec<Vec<Argv>>,
     waiting: Vec<Argv>,
     before: Vec<Option<Seen>>,
@@ -34,15 +34,15 @@ pub struct Player<'a> {
     batch_bytes: usize,
     batch_conn: usize,
     unit: usize,
-    /// Commands sent so far.
+    /// The number of commands sent so far.
     pub sent: u64,
 }
 
 impl<'a> Player<'a> {
-    /// Connects to both servers and empties them.
+    /// Connects to both servers and removes all data.
     ///
     /// # Errors
-    /// Connections that fail.
+    /// A connection failed.
     pub fn new(pair: &'a mut Pair, script: &Script) -> Result<Player<'a>> {
         let mut player = Player {
             wires: Wires::connect(pair, script.resp3)?,
@@ -75,10 +75,10 @@ impl<'a> Player<'a> {
         Ok(player)
     }
 
-    /// Runs units until the servers differ.
+    /// Runs the units in order until the servers differ. Returns the difference. `None`: the servers did not differ.
     ///
     /// # Errors
-    /// A fault of Redis or of the test itself. Any other failure is a divergence.
+    /// A fault of Redis or of the test itself. Any other failure counts as a difference.
     pub fn run(&mut self, units: &[Unit]) -> Result<Option<Divergence>> {
         for (number, unit) in units.iter().enumerate() {
             for step in unit {
@@ -169,7 +169,7 @@ impl<'a> Player<'a> {
         }
     }
 
-    /// Sends the batch to both and compares the replies.
+    /// Sends the batch to both servers and compares the replies.
     fn flush(&mut self) -> Result<Option<Divergence>> {
         let batch = std::mem::take(&mut self.batch);
         self.batch_bytes = 0;
@@ -206,7 +206,7 @@ impl<'a> Player<'a> {
         Ok(None)
     }
 
-    /// Compares one pair of replies, and keeps track of MULTI.
+    /// Compares the two replies to a command, and keeps track of MULTI.
     fn compare(
         &mut self,
         conn: usize,

@@ -1,6 +1,6 @@
-//! A reply as it came: its type byte, and its text or its items.
+//! A reply, unconverted: its type byte, and its text or its items.
 //!
-//! Two replies are equal exactly if their bytes are, because RESP has one encoding of each.
+//! Two replies are equal if and only if their bytes are equal, because RESP encodes each reply in one way.
 
 use std::fmt;
 use std::io::{self, BufRead, ErrorKind};
@@ -10,7 +10,7 @@ use std::io::{self, BufRead, ErrorKind};
 pub struct Reply {
     /// The type byte: `+ - : $ * _ , # ( = % ~ >`.
     pub kind: u8,
-    /// Its text or its items.
+    /// The text or the items.
     pub body: Body,
 }
 
@@ -19,14 +19,14 @@ pub struct Reply {
 pub enum Body {
     /// A line or a bulk string.
     Text(Vec<u8>),
-    /// The elements. In a map, keys and values by turns.
+    /// The items. In a map, keys and values alternate.
     Items(Vec<Reply>),
     /// `$-1`, `*-1` and `_`.
     Nil,
 }
 
 impl Reply {
-    /// Makes a simple string or an error, for comparisons.
+    /// Makes a simple string or an error, to compare replies with.
     pub fn line(kind: u8, text: &str) -> Reply {
         Reply {
             kind,
@@ -80,7 +80,7 @@ impl Reply {
         Ok(Reply { kind, body })
     }
 
-    /// Returns whether it is an error.
+    /// Returns whether the reply is an error.
     pub fn is_error(&self) -> bool {
         self.kind == b'-'
     }
@@ -101,13 +101,13 @@ impl Reply {
         }
     }
 
-    /// Returns the number of an integer reply. `None`: it is another reply.
+    /// Returns the value of an integer reply; `None` for any other reply.
     pub fn int(&self) -> Option<i64> {
         let text = self.text().filter(|_| self.kind == b':')?;
         std::str::from_utf8(text).ok()?.parse().ok()
     }
 
-    /// Returns all texts of it and its items, in order.
+    /// Returns the texts of the reply and of all its items, in order.
     pub fn leaves(&self) -> Vec<&[u8]> {
         match &self.body {
             Body::Text(text) => vec![text.as_slice()],
@@ -158,7 +158,7 @@ impl fmt::Display for Reply {
     }
 }
 
-/// Returns bytes in readable form, long ones cut short.
+/// Returns bytes in readable form. Long ones are cut short.
 pub fn shown(bytes: &[u8]) -> String {
     const SHOWN: usize = 160;
     let head = &bytes[..bytes.len().min(SHOWN)];
@@ -169,7 +169,7 @@ pub fn shown(bytes: &[u8]) -> String {
     text
 }
 
-/// Returns a command in readable form, as redis-cli reads it.
+/// Returns a command as a line that redis-cli can read.
 pub fn command_line(argv: &[Vec<u8>]) -> String {
     let word = |arg: &Vec<u8>| {
         let plain = |b: &u8| b.is_ascii_graphic() && !b"\"'\\".contains(b);

@@ -1,6 +1,7 @@
-//! The rules by which a command's replies are equivalent.
+//! The rules by which the two replies to a command are equivalent.
 //!
-//! Almost always they must have equal bytes. This module has the exceptions. Each rule relaxes as little as possible.
+//! The replies to almost all commands must have equal bytes. This module has the exceptions. Each rule relaxes as
+//! little as possible.
 
 use crate::exceptions;
 use crate::reply::{Body, Reply};
@@ -18,22 +19,22 @@ pub struct Seen {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Rule {
-    /// Equal byte by byte.
+    /// The bytes are equal.
     Exact,
-    /// Equal items in any order.
+    /// The items are equal, in any order.
     Sorted,
-    /// Equal pairs in any order.
+    /// The pairs of items are equal, in any order.
     Pairs,
-    /// Numbers that differ by at most this, or equal negative numbers: deadlines.
+    /// The numbers are not negative and differ by at most this, or they are equal. For deadlines.
     Near(i64),
-    /// Equal types and lengths. The contents may differ.
+    /// The types and the lengths are equal. The contents may differ.
     Shape,
-    /// Equal shape. All contents were read just before.
+    /// The types and the lengths are equal. All texts occur in the reply to the command before.
     Random,
-    /// Equal type. The contents may differ.
+    /// The types are equal. The contents may differ.
     Kind,
-    /// Equal commands in any order. Commands of later versions, which only we have, and the subcommands of CLUSTER,
-    /// which we refuse as a whole, may be missing.
+    /// The lists have the same commands, in any order. They may differ in the commands that only we have and in the
+    /// subcommands of CLUSTER, which we refuse as a whole.
     Commands,
     /// A page of an iteration: a cursor and some items.
     Page,
@@ -65,7 +66,7 @@ fn rule(argv: &[Vec<u8>]) -> Rule {
         "COMMAND" if matches!(word(1).as_str(), "" | "INFO" | "DOCS") => Rule::Kind,
         "MEMORY" if word(1) == "USAGE" => Rule::Shape,
         "SLOWLOG" if word(1) == "LEN" => Rule::Shape,
-        // They contain the time since a delivery, and a number of nodes.
+        // These replies contain the time since a delivery, or a number of nodes.
         "XPENDING" if argv.len() > 3 => Rule::Shape,
         "XINFO" if matches!(word(1).as_str(), "STREAM" | "CONSUMERS") => Rule::Shape,
         _ => Rule::Exact,
@@ -91,16 +92,16 @@ fn has(argv: &[Vec<u8>], wanted: &str) -> bool {
         .any(|word| word.eq_ignore_ascii_case(wanted.as_bytes()))
 }
 
-/// Returns whether SORT leaves an order open: of a set BY a pattern without `*`, and of elements whose weights are
-/// equal texts.
+/// Returns whether the command is a SORT whose order Redis does not define: BY a pattern without `*`, or by weights
+/// as texts, which may be equal.
 fn sorts_nothing(argv: &[Vec<u8>]) -> bool {
     argv.windows(2).any(|pair| {
         pair[0].eq_ignore_ascii_case(b"by") && (!pair[1].contains(&b'*') || has(argv, "ALPHA"))
     })
 }
 
-/// Returns whether both replies to a command are equivalent, by its rule or as a listed exception. `before` is the
-/// command before it on the same connection.
+/// Returns whether both replies to a command are equivalent, by the command's rule or by a listed exception. `before`
+/// is the previous command on the same connection, with its replies.
 pub fn same(argv: &[Vec<u8>], before: Option<&Seen>, ours: &Reply, theirs: &Reply) -> bool {
     ours == theirs || alike(argv, before, ours, theirs) || exceptions::allowed(argv, ours, theirs)
 }
@@ -149,7 +150,8 @@ fn alike(argv: &[Vec<u8>], before: Option<&Seen>, ours: &Reply, theirs: &Reply) 
     }
 }
 
-/// Returns whether the members are distinct, if the count requires it. A count that is not negative does.
+/// Returns false if a member occurs twice although the count does not allow it. A negative count allows it. A command
+/// without a count as its third word and last one is not checked.
 fn distinct(argv: &[Vec<u8>], leaves: &[&[u8]]) -> bool {
     if argv.len() != 3 || argv[2].starts_with(b"-") {
         return true;
@@ -160,7 +162,7 @@ fn distinct(argv: &[Vec<u8>], leaves: &[&[u8]]) -> bool {
     sorted.len() == leaves.len()
 }
 
-/// Returns the items in groups of `group`, sorted.
+/// Returns the type, and the items in groups of `group`, sorted.
 fn sorted(reply: &Reply, group: usize) -> (u8, Vec<Vec<Reply>>) {
     let chunks = reply.items().chunks(group);
     let mut groups: Vec<Vec<Reply>> = chunks.map(<[Reply]>::to_vec).collect();

@@ -1,4 +1,4 @@
-//! Scenes of several connections: one blocks or subscribes, another acts.
+//! Scenes of several connections: one client blocks or subscribes, and another acts.
 
 use crate::grammar::Sentence;
 use crate::step::{ACTOR, Argv, Step, Unit, WAITERS, call, calls};
@@ -10,7 +10,7 @@ fn say(rng: &mut Rng, line: &str) -> Vec<Argv> {
     Sentence::parse(&format!("1 {line}")).speak(rng)
 }
 
-/// Commands that may wait. For waits that time out, the last word is replaced.
+/// Commands that may wait. In a wait that shall time out, the last word is replaced.
 const WAITS: [&str; 8] = [
     "BLPOP lkey+ wait",
     "BRPOP lkey+ wait",
@@ -40,7 +40,7 @@ const ACTS: [&str; 14] = [
     "COPY lkey lkey REPLACE",
 ];
 
-/// Makes clients wait for lists and sorted sets, and others push.
+/// Makes clients wait for lists and sorted sets, and other clients push to them.
 pub fn blocking(rng: &mut Rng) -> Unit {
     let known = |line: &&&str| {
         let sentence = Sentence::parse(&format!("1 {line}"));
@@ -88,7 +88,7 @@ pub fn blocking(rng: &mut Rng) -> Unit {
     unit
 }
 
-/// Makes a client listen to channels, and another one publish.
+/// Makes a client listen to channels, and another client publish.
 pub fn listening(rng: &mut Rng) -> Unit {
     if is_missing("SUBSCRIBE") {
         return Vec::new();
@@ -152,7 +152,8 @@ pub fn notifications(rng: &mut Rng, families: &[&Family]) -> Unit {
     let classes = classes[rng.usize(..classes.len())];
     let set = |classes: &str| call(ACTOR, &["CONFIG", "SET", "notify-keyspace-events", classes]);
     let listen = ["PSUBSCRIBE", "__key*"].map(|word| word.as_bytes().to_vec());
-    // Redis keeps an expired key until a client asks for it, and would then send an event of it.
+    // Redis keeps an expired key until a client uses it, and would then send an event. So all keys
+    // are used first.
     let mut ask = vec![b"EXISTS".to_vec()];
     ask.extend(words::all_keys());
     let mut unit = vec![
@@ -169,7 +170,8 @@ pub fn notifications(rng: &mut Rng, families: &[&Family]) -> Unit {
     ];
     for _ in 0..rng.usize(1..12) {
         let family = families[rng.usize(..families.len())];
-        // A failed command of several keys has missed some of them in Redis.
+        // After a failed command on several keys, Redis has sent `m` events for only some of the
+        // keys.
         if classes.ends_with('m') && family.name != "hash" {
             continue;
         }

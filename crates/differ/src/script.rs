@@ -1,4 +1,4 @@
-//! A seed's script: units of steps, made before anything is sent.
+//! A seed's script: units of steps, all made before anything is sent.
 
 use crate::grammar::{Sentence, spoil};
 use crate::scenes;
@@ -11,9 +11,9 @@ use fastrand::Rng;
 pub struct Script {
     /// The seed.
     pub seed: u64,
-    /// The connections that speak RESP3.
+    /// True for each connection that speaks RESP3.
     pub resp3: [bool; CONNECTIONS],
-    /// The units that are played.
+    /// The units in the order in which they run.
     pub units: Vec<Unit>,
 }
 
@@ -21,14 +21,14 @@ struct Writer<'a> {
     rng: Rng,
     families: Vec<&'a Family>,
     conn: usize,
-    /// True if a connection is within MULTI, as far as this can be known without replies.
+    /// True for each connection that is within MULTI, as far as this can be known without replies.
     open: [bool; TALKERS],
     units: Vec<Unit>,
     commands: usize,
 }
 
-/// Writes the script of a seed, with about `commands` commands. They come from the families in `only`, or from some
-/// families if it is empty.
+/// Makes the script of a seed, with about `commands` commands. They come from the families in `only`, or from a
+/// random choice of families if `only` is empty.
 pub fn write(seed: u64, commands: usize, families: &[Family], only: &[String]) -> Script {
     let mut rng = Rng::with_seed(seed);
     let mut chosen: Vec<&Family> = families[1..]
@@ -147,7 +147,8 @@ impl Writer<'_> {
         self.push(unit);
     }
 
-    /// Makes steps of commands and `@` words. Returns no steps if one of them is impossible within MULTI.
+    /// Makes the steps of a unit from commands and `@` words. Returns no steps if one of them is impossible within
+    /// MULTI.
     fn steps(&mut self, commands: Vec<Argv>) -> Unit {
         let (conn, open) = (self.conn, self.open[self.conn]);
         let mut unit = Vec::new();
@@ -155,7 +156,7 @@ impl Writer<'_> {
             let number = |word: &[u8]| String::from_utf8_lossy(word).parse().unwrap_or(0);
             match argv[0].as_slice() {
                 b"@SLEEP" if open => return Vec::new(),
-                // Within MULTI they would run before its data commands.
+                // These commands would run when they are queued, before the data commands of the block.
                 name if open && keeps_scripts(name) => return Vec::new(),
                 b"@SLEEP" => unit.push(Step::Sleep(number(&argv[1]))),
                 b"@SCAN" => {
@@ -180,7 +181,7 @@ impl Writer<'_> {
         unit
     }
 
-    /// Repeats a command's element a few hundred times, all different.
+    /// Extends a command with up to a few hundred elements, all different.
     fn many(&mut self, mut argv: Argv) -> Argv {
         let count = [20, 100, 127, 128, 129, 200, 513][self.rng.usize(..7)];
         let width = argv.len() - 2;

@@ -1,13 +1,14 @@
-//! Shrinks a script to the shortest one that still fails.
+//! Shortens a script that fails.
 //!
-//! Removes ranges of units, half of the script first and then ever smaller ranges, as long as the same command still
-//! diverges.
+//! It leaves out ranges of units, first half of the script and then smaller and smaller ranges. A range is left out
+//! if the same command still diverges.
 
 use crate::script::Script;
 use crate::step::Unit;
 use std::time::{Duration, Instant};
 
-/// Cuts a failing script down. `fails` runs a script from a clean state.
+/// Returns the shortest failing script that it finds within the time `budget`. `fails` runs a script on servers
+/// without data.
 pub fn shrink(
     script: &Script,
     budget: Duration,

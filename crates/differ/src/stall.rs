@@ -1,11 +1,12 @@
-//! The stall meter: one client PINGs while another runs each command that is known to be heavy, on our server and on
-//! Redis.
+//! The stall meter. One client sends PINGs while another runs a command that is known to be heavy, on our server and
+//! on Redis.
 //!
-//! The worst of those PINGs shows the effect of a command on other clients. It is wall time, which a busy machine makes
-//! longer for both servers. The longest round of the loop by its thread's processor clock does not depend on that, so a
-//! gate can use it. Ours is `loop_longest_round_cpu_us` of INFO. Redis does not report it. Its longest round is taken
-//! to be the most processor time of its main thread between a PING's sending and its answer. So all work of that thread
-//! for a load counts, in the command or around it.
+//! The slowest PING shows the effect of a command on other clients. It is measured in wall time, which a busy machine
+//! makes longer for both servers. The longest round of the server's loop is measured in processor time of its thread.
+//! It does not depend on other processes, so a test can limit it. Our server reports it as
+//! `loop_longest_round_cpu_us` of INFO. Redis does not report its longest round. It is taken to be the most processor
+//! time that the main thread uses between the sending and the reply of a PING. That includes all work of the thread
+//! for a load, not only the command itself.
 //!
 //! ```sh
 //! scripts/bench-stalls.sh
@@ -26,19 +27,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// The longest time until all expired keys are removed.
+/// All expired keys must be removed within this time.
 const EXPIRY: Duration = Duration::from_secs(120);
 
 /// The effect of one load on another client.
 #[derive(Debug, Clone, Copy)]
 pub struct Stall {
-    /// The worst PING.
+    /// The longest time of a PING.
     pub worst: Duration,
-    /// The longest round of the loop by its thread's processor clock.
+    /// The longest round of the server's loop, in processor time of its thread.
     pub round: Duration,
 }
 
-/// Runs one load of size `n` on one side.
+/// Runs one load of size `n` on one server.
 ///
 /// # Errors
 /// Errors of the sockets, and a refused load.
@@ -94,7 +95,8 @@ pub fn measure(pair: &Pair, side: Side, load: &Load, n: u64) -> Result<Stall> {
     Ok(stall)
 }
 
-/// Sends PINGs until `done` is set. The longest round is measured by `cpu`, the clock of the server's thread.
+/// Sends PINGs until `done` is set. `cpu` reads the clock of the server's thread, from which the longest round is
+/// computed.
 fn ping(wire: &mut Wire, cpu: Option<&ThreadClock>, done: &AtomicBool) -> Result<Stall> {
     let mut stall = Stall {
         worst: Duration::ZERO,
@@ -123,7 +125,7 @@ impl ThreadClock {
     }
 }
 
-/// Returns a field of INFO.
+/// Returns the value of a field of INFO.
 fn info(control: &mut Wire, section: &str, field: &str) -> Result<String> {
     let reply = control.call(&["INFO", section])?;
     let Body::Text(info) = &reply.body else {
@@ -138,7 +140,7 @@ fn info(control: &mut Wire, section: &str, field: &str) -> Result<String> {
         .with_context(|| format!("INFO tells of {field}"))
 }
 
-/// Makes the requests that RESTORE the DUMP of `c`.
+/// Makes the requests that RESTORE a DUMP of the key `c`.
 fn restore(control: &mut Wire) -> Result<Requests> {
     let reply = control.call(&["DUMP", "c"])?;
     let Body::Text(payload) = reply.body else {
@@ -158,7 +160,8 @@ fn await_expiry(control: &mut Wire) -> Result<()> {
     Ok(())
 }
 
-/// Sends and reads at once, as a pipelining client does. A refused request is an error, except within a block.
+/// Sends requests and reads replies at the same time, as a pipelining client does. An error reply is a failure,
+/// except to a command within MULTI.
 fn pump(wire: Wire, requests: &Requests) -> Result<()> {
     let (mut reading, mut writing) = wire.split()?;
     std::thread::scope(|scope| {

@@ -1,12 +1,12 @@
-//! The steps of a script on both servers, command by command.
+//! The steps of a script.
 
-/// Connections of ordinary commands.
+/// The number of connections for ordinary commands, from index 0 on.
 pub const TALKERS: usize = 2;
 /// The connections that wait or listen in scenes.
 pub const WAITERS: [usize; 2] = [2, 3];
-/// The connection that acts in scenes, always on database 0.
+/// The connection that acts in scenes. It always uses database 0.
 pub const ACTOR: usize = 4;
-/// All of them.
+/// The number of all connections.
 pub const CONNECTIONS: usize = 5;
 
 /// A command's words.
@@ -22,18 +22,18 @@ pub enum Step {
         /// The command.
         argv: Argv,
     },
-    /// Time passes.
+    /// A pause of this many milliseconds.
     Sleep(u64),
-    /// A whole iteration; the cursor is word `cursor`.
+    /// A whole iteration, from the cursor 0 until the cursor is 0 again.
     Scan {
         /// SCAN, HSCAN, SSCAN or ZSCAN.
         argv: Argv,
         /// The index of the cursor's word.
         cursor: usize,
     },
-    /// A value that is copied from each server to the other.
+    /// A value that is copied from each server to the other, with DUMP and RESTORE.
     Exchange {
-        /// Its key.
+        /// The key of the value.
         key: Vec<u8>,
     },
     /// A command that may block. [`Step::Settle`] reads its reply.
@@ -43,14 +43,14 @@ pub enum Step {
         /// The command.
         argv: Argv,
     },
-    /// Ends a wait, if it has not ended, and compares the ends.
+    /// Ends the wait of a blocked client, if it still waits, and compares the replies to its command.
     Settle {
         /// The connection.
         conn: usize,
-        /// True if the waiting client gets an error.
+        /// True if the blocked client shall get an error. False: it gets the reply of a timeout.
         error: bool,
     },
-    /// Connects anew.
+    /// Closes a connection and opens it again.
     Fresh {
         /// The connection.
         conn: usize,
@@ -62,22 +62,22 @@ pub enum Step {
         /// The command. Empty: the client only listens.
         argv: Argv,
     },
-    /// Our server ends without a checkpoint and restarts.
+    /// Our server is ended without a checkpoint and restarted.
     Restart,
-    /// Both datasets are compared.
+    /// The data of both servers is compared.
     Compare,
 }
 
 /// Steps that are kept or removed together.
 pub type Unit = Vec<Step>;
 
-/// Makes a call of plain words.
+/// Makes a step that sends a command of these words.
 pub fn call(conn: usize, words: &[&str]) -> Step {
     let argv = words.iter().map(|word| word.as_bytes().to_vec()).collect();
     Step::Call { conn, argv }
 }
 
-/// Makes calls on one connection.
+/// Makes steps that send these commands on one connection.
 pub fn calls(conn: usize, commands: Vec<Argv>) -> Unit {
     let call = |argv| Step::Call { conn, argv };
     commands.into_iter().map(call).collect()

@@ -1,14 +1,14 @@
-//! The sentences, one file for each family, in `tables/` beside this crate's sources.
+//! The tables of commands. Each family has a file in `tables/` beside this crate's sources.
 //!
-//! A family is a group of commands that a seed concentrates on and that `PERDURA_DIFF_FAMILY` names. `base` is in every
-//! script: it makes keys of all types, and removes them. The files are read when a hunt begins, so a new sentence does
-//! not need a compiler.
+//! A family is a group of commands that the script of a seed uses mainly. `PERDURA_DIFF_FAMILY` can name families.
+//! `base` is in every script: it makes keys of all types, and removes them. The files are read when a hunt begins, so
+//! a change of a table needs no compilation.
 
 use crate::grammar::Sentence;
 use std::path::Path;
 use std::sync::LazyLock;
 
-/// The families in the order of their files' importance; `base` is first.
+/// The names of the families, the most important first. `base` must be first.
 const FAMILIES: [&str; 23] = [
     "base",
     "strings",
@@ -43,7 +43,7 @@ static NOT_YET: LazyLock<Vec<String>> = LazyLock::new(|| lines("not-yet"));
 pub struct Family {
     /// Its name.
     pub name: &'static str,
-    /// Its sentences.
+    /// The lines of its table.
     pub sentences: Vec<Sentence>,
 }
 
@@ -72,7 +72,7 @@ fn lines(name: &str) -> Vec<String> {
         .collect()
 }
 
-/// Returns whether our server lacks a command, or one of its subcommands as `command|subcommand`.
+/// Returns whether our server lacks a command. A subcommand is named `command|subcommand`.
 pub fn is_missing(name: &str) -> bool {
     NOT_YET.iter().any(|missing| missing == name)
 }

@@ -1,4 +1,4 @@
-//! Steps over a whole value or keyspace: an iteration to its end, and a value copied from one server to the other.
+//! Steps that concern a whole value or keyspace: a whole iteration, and a value copied from one server to the other.
 
 use crate::divergence::Divergence;
 use crate::exceptions;
@@ -9,10 +9,10 @@ use crate::wire::encode;
 use crate::wires::Wires;
 use anyhow::Result;
 
-/// The most steps of an iteration. One that takes more counts as endless.
+/// The most steps of an iteration. An iteration that takes more counts as endless and is ended.
 const SCAN_STEPS_MAX: usize = 100_000;
 
-/// Runs a whole iteration on each server, and compares the sets of found items.
+/// Runs a whole iteration on each server, and compares the sets of returned items.
 pub(crate) fn scan(wires: &mut Wires, argv: &Argv, cursor: usize) -> Result<Option<Divergence>> {
     let mut found = Vec::new();
     for side in [Side::Ours, Side::Theirs] {
@@ -47,7 +47,7 @@ pub(crate) fn scan(wires: &mut Wires, argv: &Argv, cursor: usize) -> Result<Opti
     Ok(differ.then(|| Divergence::new(argv, &found[0], &found[1]).at("(whole iteration)")))
 }
 
-/// Makes each server RESTORE the other's DUMP of a key under another name.
+/// Makes each server RESTORE, under another name, the DUMP that the other server made of a key.
 pub(crate) fn exchange(wires: &mut Wires, key: &[u8]) -> Result<Option<Divergence>> {
     let dump: Argv = vec![b"DUMP".to_vec(), key.to_vec()];
     let seen = match wires.ask(dump)? {

@@ -1,4 +1,4 @@
-//! One connection: requests are sent as they are, replies are read one by one.
+//! One connection to a server. Requests are sent as bytes, and replies are read one by one.
 
 use crate::reply::{Body, Reply};
 use anyhow::{Context, Result, bail};
@@ -7,14 +7,14 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-/// The longest time until a reply. A later one counts as missing.
+/// The longest wait for a reply. A reply that is later counts as missing.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A client on a Unix socket.
 #[derive(Debug)]
 pub struct Wire {
     stream: BufReader<UnixStream>,
-    /// The connection's CLIENT ID. `None`: it was not asked yet.
+    /// The connection's CLIENT ID. `None`: the server was not asked yet.
     id: Option<i64>,
 }
 
@@ -34,7 +34,7 @@ impl Wire {
         })
     }
 
-    /// Splits the connection into two, for a thread that reads and one that sends.
+    /// Splits the connection in two: one for a thread that reads, and one for a thread that sends.
     ///
     /// # Errors
     /// Errors of the socket.
@@ -76,7 +76,7 @@ impl Wire {
     /// Returns whether a reply has come, without waiting for one.
     ///
     /// # Errors
-    /// Errors of the socket. Its end counts as a reply.
+    /// Errors of the socket. If the server has closed the connection, that counts as a reply.
     pub fn has_something(&mut self) -> Result<bool> {
         if !self.stream.buffer().is_empty() {
             return Ok(true);
@@ -91,7 +91,8 @@ impl Wire {
         }
     }
 
-    /// Reads all replies up to that of an additional PING, which comes in any mode but MULTI.
+    /// Sends a PING with `token` and returns all replies that come before the PING's. Must not be
+    /// called within MULTI.
     ///
     /// # Errors
     /// Those of [`read`](Self::read).
@@ -112,7 +113,8 @@ impl Wire {
         }
     }
 
-    /// Sends QUIT and waits until the server has closed. Then the server has forgotten this client.
+    /// Sends QUIT and waits until the server has closed the connection. By then the server has
+    /// removed this client.
     ///
     /// # Errors
     /// Those of [`send`](Self::send).
@@ -122,15 +124,15 @@ impl Wire {
         Ok(())
     }
 
-    /// Returns the connection's CLIENT ID, which was asked before.
+    /// Returns the connection's CLIENT ID if [`id`](Self::id) has been called before.
     ///
     /// # Errors
-    /// It was not asked.
+    /// The id is not known.
     pub fn id_known(&self) -> Result<i64> {
         self.id.context("CLIENT ID was not asked")
     }
 
-    /// Returns the connection's CLIENT ID.
+    /// Returns the connection's CLIENT ID, and asks the server for it the first time.
     ///
     /// # Errors
     /// Those of [`call`](Self::call), and a reply that is not a number.

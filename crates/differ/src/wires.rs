@@ -1,4 +1,4 @@
-//! The connections of a script, each to both servers.
+//! The connections of a script. Each consists of a connection to our server and one to Redis.
 
 use crate::divergence::Divergence;
 use crate::pair::{Pair, Side};
@@ -7,7 +7,7 @@ use crate::step::{Argv, CONNECTIONS};
 use crate::wire::{Wire, encode};
 use anyhow::Result;
 
-/// The most commands of one connection that are sent at once.
+/// The most commands that are sent at once on a connection.
 pub(crate) const BATCH: usize = 128;
 
 /// The connections of a script, and a control connection to each server.
@@ -49,7 +49,7 @@ impl Wires {
         })
     }
 
-    /// Connects everything anew, to servers that have lost the connections.
+    /// Opens all connections again after a server has closed them.
     pub fn reconnect(&mut self, pair: &Pair) -> Result<()> {
         *self = Wires {
             tokens: self.tokens,
@@ -58,7 +58,7 @@ impl Wires {
         Ok(())
     }
 
-    /// Ends a connection to both servers and connects anew.
+    /// Closes a connection to both servers and opens it again.
     pub fn renew(&mut self, pair: &Pair, conn: usize) -> Result<()> {
         for side in [Side::Ours, Side::Theirs] {
             self.wire(conn, side).quit()?;
@@ -67,23 +67,24 @@ impl Wires {
         Ok(())
     }
 
-    /// Returns a connection of the script.
+    /// Returns the script's connection `conn` to one server.
     pub fn wire(&mut self, conn: usize, side: Side) -> &mut Wire {
         &mut self.wires[conn][index(side)]
     }
 
-    /// Returns the control connection.
+    /// Returns the control connection to one server.
     pub fn control(&mut self, side: Side) -> &mut Wire {
         &mut self.control[index(side)]
     }
 
-    /// Returns a word that occurs in no script.
+    /// Returns a new word that occurs in no script.
     pub fn token(&mut self) -> String {
         self.tokens += 1;
         format!("__token {}", self.tokens)
     }
 
-    /// Sends a command to both on the control connection. Returns the replies, or their difference.
+    /// Sends a command to both servers on the control connections. Returns the replies, or their
+    /// difference.
     pub fn ask(&mut self, argv: Argv) -> Result<Result<Seen, Divergence>> {
         let seen = self.ask_all(vec![argv])?;
         Ok(seen.and_then(|mut seen| {
@@ -96,7 +97,8 @@ impl Wires {
         }))
     }
 
-    /// Sends several commands to both at once.
+    /// Sends several commands to both servers on the control connections. Returns all replies, or
+    /// the first difference.
     pub fn ask_all(&mut self, asked: Vec<Argv>) -> Result<Result<Vec<Seen>, Divergence>> {
         let mut all = Vec::new();
         for batch in asked.chunks(BATCH) {

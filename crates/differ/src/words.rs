@@ -1,16 +1,16 @@
 //! The words of commands.
 //!
-//! Keys come from a small pool, so that commands meet the results of others. Each type has separate names, and one in
-//! eight is of another type. Values include those that break parsers: the empty value, binary, numbers at their limits,
-//! numbers with a blank. Deadlines are far apart from each other and from now, so no reply depends on the millisecond
-//! in which a server reads its clock.
+//! Keys come from a small pool, so that commands often use the results of others. Each type has separate key names,
+//! but one key in eight is of another type. Values include those that break parsers: the empty value, binary, numbers
+//! at their limits, numbers with a blank. Deadlines are far from each other and from the present time. So no reply
+//! depends on the millisecond in which a server reads its clock.
 
 use fastrand::Rng;
 
-/// Returns a word of a class. An unknown class is a mistake in a table.
+/// Returns a random word of a class.
 ///
 /// # Panics
-/// On an unknown class.
+/// If the class is unknown: a table has a mistake.
 pub fn choose(class: &str, rng: &mut Rng) -> Vec<u8> {
     let chosen = key_of(class, rng)
         .or_else(|| of_stream(class, rng))
@@ -25,7 +25,7 @@ fn pick(rng: &mut Rng, words: &[&str]) -> Vec<u8> {
     words[rng.usize(..words.len())].as_bytes().to_vec()
 }
 
-/// Returns a key. `None`: the class is not one of keys.
+/// Returns a key. `None`: it is not a class of keys.
 fn key_of(class: &str, rng: &mut Rng) -> Option<Vec<u8>> {
     let word = match class {
         "key" => any_key(rng),
@@ -34,9 +34,9 @@ fn key_of(class: &str, rng: &mut Rng) -> Option<Vec<u8>> {
         "lkey" => key(rng, 'l'),
         "tkey" => key(rng, 't'),
         "zkey" => key(rng, 'z'),
-        // Sketches of estimated counts.
+        // A key of HyperLogLogs.
         "pkey" => key(rng, 'p'),
-        // Sorted sets whose scores are all equal, so that a range of members is defined.
+        // A key of sorted sets whose scores are all equal, so that a range of members is defined.
         "xkey" => format!("x{}", rng.u8(1..4)).into_bytes(),
         "nkey" => number_key(rng),
         "fkey" => format!("f{}", rng.u8(1..4)).into_bytes(),
@@ -45,7 +45,7 @@ fn key_of(class: &str, rng: &mut Rng) -> Option<Vec<u8>> {
     Some(word)
 }
 
-/// Returns a word of a command on streams. `None`: the class is another one.
+/// Returns a word for stream commands. `None`: it is not a class of such words.
 fn of_stream(class: &str, rng: &mut Rng) -> Option<Vec<u8>> {
     let word = match class {
         "ekey" => key(rng, 'e'),
@@ -56,7 +56,7 @@ fn of_stream(class: &str, rng: &mut Rng) -> Option<Vec<u8>> {
             4 => [b"(".to_vec(), entry_id(rng)].concat(),
             _ => entry_id(rng),
         },
-        // Mostly behind all others, because numbers within a millisecond are given.
+        // Mostly `5-*`: the server then chooses the number, so the id is behind all other ids of that millisecond.
         "newid" => match rng.u8(0..50) {
             0..40 => b"5-*".to_vec(),
             40..43 => format!("{}-*", rng.u8(4..9)).into_bytes(),
@@ -70,13 +70,13 @@ fn of_stream(class: &str, rng: &mut Rng) -> Option<Vec<u8>> {
     Some(word)
 }
 
-/// Returns a word of a command on places. `None`: the class is another one.
+/// Returns a word for geo commands. `None`: it is not a class of such words.
 fn of_place(class: &str, rng: &mut Rng) -> Option<Vec<u8>> {
     let word = match class {
         "gkey" => key(rng, 'g'),
         "lon" => degrees(rng, 180),
         "lat" => degrees(rng, 85),
-        // Within a few hundred metres of each other, so that some distances are equal.
+        // These places are within a few hundred metres of each other, so that some distances are equal.
         "near" => format!("10.00{}", rng.u8(1..6)).into_bytes(),
         "radius" => radius(rng),
         "unit" => pick(
@@ -88,10 +88,10 @@ fn of_place(class: &str, rng: &mut Rng) -> Option<Vec<u8>> {
     Some(word)
 }
 
-/// Returns a value or a number. `None`: the class is another one.
+/// Returns a value or a number. `None`: it is not a class of such words.
 fn value_of(class: &str, rng: &mut Rng) -> Option<Vec<u8>> {
     let word = match class {
-        // The elements of sketches, and damaged sketches.
+        // `any` is an element of a sketch. `sketch` is mostly a damaged one.
         "any" => rng.u32(..).to_string().into_bytes(),
         "sketch" => sketch(rng),
         "val" => value(rng),
@@ -119,10 +119,10 @@ fn value_of(class: &str, rng: &mut Rng) -> Option<Vec<u8>> {
     Some(word)
 }
 
-/// Returns a script or a word from a list. `None`: the class is another one.
+/// Returns a script, a library, or a word from a list. `None`: it is not a class of such words.
 fn listed(class: &str, rng: &mut Rng) -> Option<Vec<u8>> {
     let word = match class {
-        // Scripts, and libraries of functions.
+        // `lua` is a script, `lib` a library, and `func` a function's name.
         "lua" => crate::lua::script(rng),
         "lib" => crate::lua::library(rng),
         "func" => format!("f{}", rng.u8(1..4)).into_bytes(),
@@ -205,8 +205,8 @@ const JUNK: [&str; 40] = [
     "\u{fffd}",
 ];
 
-/// Returns an id as `newid` makes them, or an invalid one. None is too long for 64 bits. Such an id leaves Redis an
-/// error code that its next SORT takes for its own.
+/// Returns a random or an invalid id. No number in it is too long for 64 bits. Such a number would leave an error
+/// code in Redis, which the next SORT would take for its own.
 fn entry_id(rng: &mut Rng) -> Vec<u8> {
     const ODD: [&str; 11] = [
         "",
@@ -228,7 +228,8 @@ fn entry_id(rng: &mut Rng) -> Vec<u8> {
     }
 }
 
-/// Returns a key of any type but a stream. On streams, our WATCH sees more changes than that of Redis.
+/// Returns a key of any type but a stream. Streams are left out because our WATCH detects more changes of them than
+/// Redis does.
 fn any_key(rng: &mut Rng) -> Vec<u8> {
     let family = ['s', 'h', 'l', 't', 'z', 'g', 'p'][rng.usize(..7)];
     key(rng, family)
@@ -245,7 +246,7 @@ fn key(rng: &mut Rng, family: char) -> Vec<u8> {
     }
 }
 
-/// Returns a counter's key. Some are keys of strings, so that these are sometimes numbers.
+/// Returns a key of counters or, sometimes, of strings, so that strings become numbers, too.
 fn number_key(rng: &mut Rng) -> Vec<u8> {
     match rng.u8(..) {
         0..40 => key(rng, 's'),
@@ -303,7 +304,7 @@ fn value(rng: &mut Rng) -> Vec<u8> {
     }
 }
 
-/// Returns a decimal fraction that binary floats of every width hold exactly.
+/// Returns a multiple of 0.25, which binary floats of every width hold exactly.
 fn quarter(rng: &mut Rng) -> Vec<u8> {
     let number = f64::from(rng.i32(-400..400)) / 4.0;
     number.to_string().into_bytes()
@@ -341,7 +342,7 @@ fn score(rng: &mut Rng) -> Vec<u8> {
     }
 }
 
-/// Returns a string that begins as a sparse sketch does. Its runs of registers seldom cover all registers.
+/// Returns a string with the head of a sparse sketch. Its runs of registers rarely add up to all registers.
 fn sketch(rng: &mut Rng) -> Vec<u8> {
     let mut bytes = b"HYLL\x01\0\0\0\0\0\0\0\0\0\0\x80".to_vec();
     bytes[4] = if rng.u8(..) < 20 { rng.u8(..) } else { 1 };
@@ -367,7 +368,7 @@ fn sketch(rng: &mut Rng) -> Vec<u8> {
     bytes
 }
 
-/// Returns a coordinate: on a coarse grid, anywhere, on the edge, and sometimes an invalid one.
+/// Returns a coordinate: on a coarse grid, anywhere, at a limit, or sometimes invalid.
 fn degrees(rng: &mut Rng, most: i32) -> Vec<u8> {
     const ODD: [&str; 12] = [
         "180",
@@ -462,7 +463,8 @@ fn member(rng: &mut Rng) -> Vec<u8> {
     }
 }
 
-/// Returns more than a day, hundreds of seconds from every other choice, or nonsense.
+/// Returns a number of seconds: mostly more than a day and at least 500 s from any other choice, sometimes an odd
+/// one.
 fn seconds(rng: &mut Rng) -> Vec<u8> {
     match rng.u8(..) {
         0..8 => b"0".to_vec(),
@@ -498,7 +500,7 @@ fn integer_limit(rng: &mut Rng) -> Vec<u8> {
     words[rng.usize(..words.len())].as_bytes().to_vec()
 }
 
-/// Returns every key that a script can write without [`spoil`](crate::grammar::spoil), for comparisons.
+/// Returns every key that a script can write, except those that [`spoil`](crate::grammar::spoil) makes.
 pub fn all_keys() -> Vec<Vec<u8>> {
     let mut keys: Vec<Vec<u8>> = Vec::new();
     for family in ["s", "h", "l", "t", "z", "g", "p", "x", "n", "f", "w_"] {

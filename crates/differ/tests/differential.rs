@@ -35,17 +35,17 @@ fn random_commands_have_the_replies_of_redis() {
     );
 }
 
-/// The longest round that any load may cause on this machine's processor, if that of Redis is shorter.
+/// The longest round that a load may cause, unless it causes a longer one in Redis.
 const ROUND_MAX: Duration = Duration::from_millis(20);
-/// The longest round in the short run, whose machine may be shared and at half its speed.
+/// The longest round in the short run, whose machine may be shared and run at half its speed.
 const SHORT_ROUND_MAX: Duration = Duration::from_millis(40);
-/// The most repetitions of a load whose round was longer. The shortest round counts.
+/// A load whose round was too long is repeated up to this many times. The shortest round counts.
 const AGAIN: usize = 5;
-/// The longest that another client may wait for its PING.
+/// The longest time that another client's PING may take.
 const PING_MAX: Duration = Duration::from_millis(50);
 
-/// The short run judges rounds by the processor's clock alone. A long one judges PINGs too, and needs a release build
-/// on a quiet machine. `PERDURA_STALL_LOADS` selects loads by a part of their names.
+/// The short run limits only rounds, in processor time. A long run limits PINGs, too, and needs a release build on a
+/// quiet machine. `PERDURA_STALL_LOADS` selects loads by a part of their names.
 ///
 /// ```sh
 /// PERDURA_STALL_LOADS=SORT scripts/bench-stalls.sh
@@ -95,7 +95,8 @@ fn no_load_makes_the_loop_stall_longer_than_redis_or_some_milliseconds() {
             }
         };
         for _ in 0..AGAIN {
-            // The log may have made a file during the round, and a shared machine's processor may have been slow.
+            // A longer round may have had other causes: the log made a file, or the processor of a shared machine was
+            // slow.
             if ours.round <= round_max.max(theirs.round * 2) {
                 break;
             }
@@ -132,7 +133,7 @@ const PACKED_LIMITS: [(&str, usize); 7] = [
     ("hash-max-listpack-value", 12),
 ];
 
-/// Returns a random write of a small collection, and the key it writes.
+/// Returns a random write to a small collection. Its second word is the key.
 fn packed_write(rng: &mut fastrand::Rng) -> Vec<String> {
     let n = |rng: &mut fastrand::Rng, most: usize| rng.usize(..most).to_string();
     let text =
@@ -206,7 +207,7 @@ fn encodings_follow_changing_limits_as_in_redis() {
     let pair = Pair::start().expect("both servers");
     let mut wires =
         [Side::Ours, Side::Theirs].map(|side| pair.connect(side).expect("a connection"));
-    // No data is lost here, so no wait for durability is needed.
+    // The test loses no data, so our server need not wait until changes are durable.
     let at_once = wires[0].call(&["CLIENT", "DURABILITY", "mem"]);
     assert_eq!(at_once.expect("ours").kind, b'+');
     let mut both = |words: &[&str]| {

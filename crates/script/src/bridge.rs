@@ -1,17 +1,17 @@
-//! The functions of Rust that every script calls. Through them, it runs commands, receives KEYS and ARGV, and leaves
-//! its reply.
+//! The native functions that every script uses: to run commands, to receive KEYS and ARGV, and to leave its reply.
 //!
-//! They work on the machine's stack ([`Stack`]). All other native functions go through mlua.
+//! These functions work on the machine's stack ([`Stack`]). All other native functions go through mlua.
 //!
 //! # Early ends of a run
 //! An error that no script may catch is raised as a light userdata: the address of the bridge. The prelude's `pcall`
-//! can distinguish it from all values that scripts have. [`Shared`] has the reason for the end. A panic of the host may
-//! not unwind through the machine, so it is kept. It ends the run and resumes when the machine has returned.
+//! can distinguish this value from all values that scripts can have. [`Shared`] has the reason for the end of the
+//! run. A panic of the host may not unwind through the machine. So the panic is caught and stored, the run is ended,
+//! and the panic is resumed when the machine has returned.
 //!
 //! # Unsafe code
-//! The functions find their bridge through a pointer: in an upvalue, and for the interrupt in the data of the thread.
-//! It points into a box that the virtual machine owns beside the machine's state and drops after it. The host is
-//! borrowed for one run, which [`Bridge::with_host`] ensures.
+//! The functions find their bridge through a pointer. A native function has it in an upvalue, and the interrupt finds
+//! it in the data of the thread. The pointer leads to a box that the virtual machine owns and drops after the
+//! machine's state. The host is borrowed only for one run, which [`Bridge::with_host`] ensures.
 #![allow(unsafe_code)]
 
 use crate::from_lua::{Encoder, Protocol, Unsent};
@@ -30,17 +30,17 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr::NonNull;
 use std::rc::Rc;
 
-/// The greatest size of a reply's buffer that is kept for later use, bytes.
+/// A buffer for replies that is larger than this is freed after a command, bytes.
 const KEPT_BYTES_MAX: usize = 64 << 10;
 
 const UNASKED: &[u8] = b"ERR Please specify at least one argument for this redis lib call";
 const NOT_WORDS: &[u8] = b"ERR Lua redis lib command arguments must be strings or integers";
 
-/// The end of a native function.
+/// The way in which a native function ends.
 enum End {
-    /// It returns this number of values, which lie above its arguments.
+    /// It returns this number of values, which are above its arguments on the stack.
     Values(c_int),
-    /// It raises the last value as an error.
+    /// It raises the last value on the stack as an error.
     Error,
     /// It ends the run.
     Run,
@@ -49,12 +49,12 @@ enum End {
 /// The input and the output of a run.
 #[derive(Default)]
 struct Run {
-    /// KEYS, and then ARGV.
+    /// The words of KEYS, followed by those of ARGV.
     words: Words,
     /// The number of words that are keys. `None`: the run has no input and no reply.
     keys: Option<usize>,
     resp3: bool,
-    /// The reply, behind the earlier contents of its buffer.
+    /// The caller's buffer, to which the reply is appended.
     out: Vec<u8>,
     reply_bytes_max: usize,
     unsent: Option<Unsent>,
@@ -67,12 +67,12 @@ pub(crate) struct Bridge {
     /// A panic of the host.
     panic: Cell<Option<Box<dyn Any + Send>>>,
     run: RefCell<Run>,
-    /// The words of the command that a script runs now, and its reply.
+    /// The words of the command that a script runs now, and the reply to that command.
     buffers: RefCell<(Words, Vec<u8>)>,
 }
 
 impl Bridge {
-    /// Makes the functions, and puts them into the table that the prelude receives.
+    /// Makes the bridge and its functions, and puts the functions into `table`, which the prelude receives.
     pub(crate) fn new(lua: &Lua, shared: &Rc<Shared>, table: &Table) -> mlua::Result<Rc<Self>> {
         let bridge = Rc::new(Bridge {
             shared: Rc::clone(shared),
@@ -91,8 +91,8 @@ impl Bridge {
             (c"done", done),
         ];
         for (name, function) in functions {
-            // SAFETY: pushes a pointer and a closure over it, for which mlua has made room. The name is static. The
-            // functions take their upvalue for the address of a bridge.
+            // SAFETY: pushes a pointer and a closure over it, and mlua has made room for both. The name is static.
+            // The functions expect the address of a bridge in their upvalue.
             let made: Function = unsafe {
                 lua.exec_raw((), |state| {
                     ffi::lua_pushlightuserdata(state, address);
@@ -107,8 +107,7 @@ impl Bridge {
     /// Sets the machine's interrupt, which ends runs.
     pub(crate) fn interrupt(&self, lua: &Lua) -> mlua::Result<()> {
         let address: *const Bridge = self;
-        // SAFETY: mlua does not use the interrupt on its own, nor the data of the thread, which is the machine's only
-        // one.
+        // SAFETY: mlua uses neither the interrupt nor the data of the thread. The machine has no other thread.
         unsafe {
             lua.exec_raw((), |state| {
                 ffi::lua_setthreaddata(state, address.cast_mut().cast());
@@ -131,14 +130,14 @@ impl Bridge {
         run.unsent = None;
     }
 
-    /// Takes the buffer with the reply out, and the reason if it has no reply.
+    /// Returns the buffer that [`give`](Self::give) got, with the reply, and the reason if there is no reply.
     pub(crate) fn take(&self) -> (Vec<u8>, Option<Unsent>) {
         let mut run = self.run.borrow_mut();
         run.keys = None;
         (std::mem::take(&mut run.out), run.unsent.take())
     }
 
-    /// Runs a function during which `redis.call` and its kin reach the host.
+    /// Calls `run`. During the call, `redis.call` and the functions like it reach the host.
     pub(crate) fn with_host<R>(&self, host: &mut dyn Host, run: impl FnOnce() -> R) -> R {
         struct Lent<'b>(&'b Bridge);
         impl Drop for Lent<'_> {
@@ -148,8 +147,8 @@ impl Bridge {
         }
         let lent = Lent(self);
         let host: NonNull<dyn Host + '_> = NonNull::from(host);
-        // SAFETY: only the lifetime becomes longer, and `lent` takes the pointer away before the borrow ends, also when
-        // `run` panics.
+        // SAFETY: only the lifetime is extended. `lent` removes the pointer before the borrow ends, even if `run`
+        // panics.
         let host: NonNull<dyn Host> = unsafe { std::mem::transmute(host) };
         self.host.set(Some(host));
         let ran = run();
@@ -160,14 +159,14 @@ impl Bridge {
         ran
     }
 
-    /// Ends the run for this reason, unless it already has one.
+    /// Ends the run for this reason. An earlier reason takes precedence.
     fn stop(&self, why: Stop) -> End {
         self.shared.stop(why);
         End::Run
     }
 
-    /// Asks the host with the arguments of the function, and pushes the answer. Returns whether it is an error, as a
-    /// table.
+    /// Sends the function's arguments to the host as a request, and pushes the reply. Returns true if the reply is an
+    /// error, which is pushed as a table.
     fn ask(&self, stack: &mut Stack<'_>, ask: Ask) -> Result<bool, End> {
         if self.shared.check().is_err() {
             return Err(End::Run);
@@ -201,13 +200,13 @@ impl Bridge {
                 return Err(self.stop(Stop::Memory));
             }
         }
-        // While the host is asked, another call cannot reach it.
+        // While the host serves this request, no other call can reach it.
         let Some(mut host) = self.host.take() else {
             return Err(self.stop(Stop::Engine));
         };
         let answered = catch_unwind(AssertUnwindSafe(|| {
-            // SAFETY: `with_host` holds the only borrow of the host and waits. The pointer exists only during that
-            // time, and this call has taken it.
+            // SAFETY: `with_host` has the only borrow of the host and waits for this call. The pointer exists only
+            // during that time, and no other call can have it now.
             let host = unsafe { host.as_mut() };
             host.call(ask, words, reply)
         }));
@@ -257,7 +256,7 @@ impl Bridge {
         End::Values(2)
     }
 
-    /// Makes the reply from the function's argument.
+    /// Converts the function's argument to the reply of the run.
     fn reply(&self, stack: &mut Stack<'_>) -> End {
         let mut run = self.run.borrow_mut();
         let run = &mut *run;
@@ -288,13 +287,14 @@ impl Bridge {
 /// Appends a number as a word, as C's `%.17g` writes it.
 fn push_number(to: &mut Vec<u8>, n: f64) {
     match number::whole(n) {
-        // Below this bound a double has all digits of an integer. A zero may have a sign.
+        // Below 1e16, `%.17g` writes all digits of an integer. Zero is left to `push_general`, because it may have a
+        // sign.
         Some(whole) if whole != 0 && n.abs() < 1e16 => number::push_integer(to, whole),
         _ => number::push_general(to, n, 17),
     }
 }
 
-/// Runs a native function for the machine.
+/// Runs a native function that the machine has called.
 ///
 /// # Safety
 /// The machine calls one of the functions below with `state`. Its first upvalue is the address of a live bridge.
@@ -302,14 +302,14 @@ unsafe fn enter(
     state: *mut ffi::lua_State,
     run: impl FnOnce(&Bridge, &mut Stack<'_>) -> End,
 ) -> c_int {
-    // SAFETY: see above; the machine waits for this function.
+    // SAFETY: the caller guarantees both. The machine waits until this function returns.
     let (bridge, mut stack) = unsafe {
         let address = ffi::lua_tolightuserdata(state, ffi::lua_upvalueindex(1));
         (&*address.cast::<Bridge>(), Stack::new(state))
     };
     match run(bridge, &mut stack) {
         End::Values(count) => count,
-        // SAFETY: raises the last value; nothing here has to be dropped.
+        // SAFETY: raises the last value. No value of this function has to be dropped.
         End::Error => unsafe { ffi::lua_error(state) },
         // SAFETY: as above.
         End::Run => unsafe { end_run(state, bridge) },
@@ -322,7 +322,7 @@ unsafe fn enter(
 /// The machine has called a native function or its interrupt with `state`.
 unsafe fn end_run(state: *mut ffi::lua_State, bridge: &Bridge) -> ! {
     let address: *const Bridge = bridge;
-    // SAFETY: makes room and raises the value that it pushes. Nothing reads through the address.
+    // SAFETY: makes room and raises the value that it pushes. Nothing dereferences the address.
     unsafe {
         ffi::lua_rawcheckstack(state, 1);
         ffi::lua_pushlightuserdata(state, address.cast_mut().cast());
@@ -330,7 +330,7 @@ unsafe fn end_run(state: *mut ffi::lua_State, bridge: &Bridge) -> ! {
     }
 }
 
-/// Converts a command's reply for the script: into a value, or into an error to be raised.
+/// Converts the result of [`Bridge::ask`]: an error reply is raised, and any other reply is returned.
 fn raised(is_error: Result<bool, End>) -> End {
     match is_error {
         Ok(true) => End::Error,
@@ -384,9 +384,10 @@ unsafe extern "C-unwind" fn done(state: *mut ffi::lua_State) -> c_int {
     unsafe { enter(state, Bridge::reply) }
 }
 
-/// Ends a run whose time is over, and collects garbage. The machine calls it at each call and each loop's end.
+/// Ends a run that must end, and collects garbage if necessary. The machine calls it at each call and at the end of
+/// each loop's round.
 unsafe extern "C-unwind" fn interrupt(state: *mut ffi::lua_State, collecting: c_int) {
-    // Nothing may be raised within the collector.
+    // No error may be raised while the machine collects garbage.
     if collecting >= 0 {
         return;
     }

@@ -1,4 +1,4 @@
-//! Values of Lua as a reply in RESP, as Redis converts them.
+//! Converts values of Lua to replies in RESP, as Redis does.
 //!
 //! | value | reply |
 //! |---|---|
@@ -26,7 +26,7 @@ pub(crate) struct Protocol {
     pub(crate) script_resp3: bool,
 }
 
-/// The reason for a missing reply.
+/// The reason why a run has no reply.
 #[derive(Debug)]
 pub(crate) enum Unsent {
     /// The reply would be too long.
@@ -39,7 +39,7 @@ pub(crate) enum Unsent {
 struct Bytes<'a> {
     out: &'a mut Vec<u8>,
     protocol: Protocol,
-    /// The greatest length of the buffer.
+    /// The greatest length that the buffer may reach.
     end: usize,
 }
 
@@ -96,7 +96,7 @@ impl Bytes<'_> {
         }
     }
 
-    /// Appends a line of text, in which line ends become blanks.
+    /// Appends a line of text. Line ends within the text become blanks.
     fn line(&mut self, kind: u8, text: &[u8]) -> Result<(), Unsent> {
         self.check(text.len())?;
         self.out.push(kind);
@@ -162,7 +162,7 @@ impl<'a, 'c> Encoder<'a, 'c> {
         }
     }
 
-    /// Appends the value at a position.
+    /// Appends the value at a position of the stack.
     pub(crate) fn push(&mut self, at: At) -> Result<(), Unsent> {
         match self.stack.item(at) {
             Item::Text(text) => self.to.bulk(text)?,
@@ -178,7 +178,7 @@ impl<'a, 'c> Encoder<'a, 'c> {
         self.to.check(0)
     }
 
-    /// Appends a table. Leaves the fields that it has read on the stack.
+    /// Appends a table. The fields that it has read stay on the stack.
     fn table(&mut self, at: At) -> Result<(), Unsent> {
         if self.shared.check().is_err() {
             return Err(Unsent::Ended);
@@ -221,7 +221,7 @@ impl<'a, 'c> Encoder<'a, 'c> {
         self.items(at)
     }
 
-    /// Appends one level of tables more, or an error if that is too deep.
+    /// Appends a table one level deeper, or an error if that is too deep.
     fn deeper(&mut self, push: impl FnOnce(&mut Self) -> Result<(), Unsent>) -> Result<(), Unsent> {
         if self.depth == DEPTH_MAX {
             self.to
@@ -235,7 +235,7 @@ impl<'a, 'c> Encoder<'a, 'c> {
         pushed
     }
 
-    /// Appends the pairs of a table: a map, or the keys alone as a set.
+    /// Appends the pairs of a table as a map, or only the keys as a set.
     fn pairs(&mut self, at: At, has_values: bool) -> Result<(), Unsent> {
         let key = self.stack.len() + 1;
         let (mut count, mut from) = (0, 0);

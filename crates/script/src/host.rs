@@ -1,26 +1,26 @@
-//! The requests of a script to the server.
+//! The requests that a script makes to the server.
 
 /// The kinds of requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ask {
     /// Runs a command. Its reply is in RESP3 if `resp3`, else in RESP2.
     Command {
-        /// The protocol that `redis.setresp` has chosen: RESP3 if it is set.
+        /// True if the script has chosen RESP3 with `redis.setresp`.
         resp3: bool,
     },
     /// Asks whether the caller may run the command. The reply is `:1`, `:0`, or an error.
     MayRun,
-    /// Writes the second word to the server's log. The first word is the level, one digit. The reply is ignored.
+    /// Writes the second word to the server's log. The first word is the level, as one digit. The reply is ignored.
     Log,
 }
 
-/// The host's order to end the script at once and to undo its changes. The host knows the reason.
+/// Ends the script at once. The script's changes must be undone. The host knows the reason.
 #[derive(Debug)]
 pub struct Halt;
 
 /// The server, as a script sees it.
 pub trait Host {
-    /// Serves a request and appends one reply in RESP to `reply`. An error of a command is a reply, too.
+    /// Serves a request and appends one reply in RESP to `reply`. If a command fails, the reply is its error.
     ///
     /// # Errors
     /// [`Halt`] ends the script, and no `pcall` catches it.
@@ -31,7 +31,7 @@ pub trait Host {
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Words {
     bytes: Vec<u8>,
-    /// The end of each word in the buffer.
+    /// The offset at which each word ends in the buffer.
     ends: Vec<usize>,
 }
 
@@ -74,7 +74,7 @@ impl Words {
         self.push_with(|bytes| bytes.extend_from_slice(word));
     }
 
-    /// Appends a word that a function writes behind the words before it.
+    /// Appends a word. `write` gets the buffer and appends the bytes of the word.
     pub(crate) fn push_with(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
         write(&mut self.bytes);
         self.ends.push(self.bytes.len());

@@ -1,26 +1,28 @@
 //! Scripts: Luau in a sandbox, with the interface that Redis's scripts expect.
 //!
-//! A [`Runtime`] runs the code of EVAL and of FCALL, and loads libraries of functions. It knows no command, no socket
-//! and no database. All requests of a script to the server pass through one call of a [`Host`], with words as input and
-//! a reply in RESP as output. The host may run a script again. If a transaction must latch more partitions, it stops
-//! the script ([`Halt`]) and runs it from its start, with the same seed.
+//! A [`Runtime`] runs the code of EVAL and of FCALL, and loads libraries of functions. It has no knowledge of
+//! commands, sockets or databases. A script makes all its requests to the server through one method of a [`Host`],
+//! which takes words and returns a reply in RESP. The host may run a script again. If a transaction must latch more
+//! partitions, the host stops the script ([`Halt`]) and runs it again from its start, with the same seed.
 //!
 //! # The sandbox
-//! A script sees Lua 5.1 without the functions that reach outside or leave state behind (os, io, debug, coroutine,
-//! load, getfenv, newproxy, collectgarbage). It sees nothing that Luau adds. All tables that it finds are frozen, and
-//! its environment is empty in front of them. A global name can be neither made nor read undefined, so no run leaves
-//! anything to the next. A library's own locals do stay, as in Redis, until the virtual machine is made anew.
+//! A script has Lua 5.1 without the functions that reach outside or leave state behind (os, io, debug, coroutine,
+//! load, getfenv, newproxy, collectgarbage). It has none of Luau's additions. All tables that it finds are frozen,
+//! and its own environment, which is empty, is searched before them. A script cannot make a global name, and reading
+//! an undefined one is an error. So a run leaves nothing to the next run. Only the local variables of a library stay,
+//! as in Redis, until the virtual machine is replaced.
 //!
 //! # Limits
-//! The allocator limits the memory. The time is that of the processor. A watchdog thread asks for it every few
-//! milliseconds by a flag, which the interrupt reads at each call and each loop's end. The interrupt does not reach
-//! some loops of the libraries. Their arguments are bounded instead (`prelude.luau`). No `pcall` catches a limit. After
-//! a limit the virtual machine is dropped, and with it all of its memory. The next script gets a new one.
+//! The allocator limits the memory. The time limit counts processor time. Every few milliseconds, a watchdog thread
+//! sets a flag, and the script's thread reads the flag at each call and each loop's end, in the interrupt. Some loops
+//! of the libraries do not call the interrupt, so their arguments are bounded instead (`prelude.luau`). No `pcall`
+//! catches a limit. After a limit the virtual machine is dropped with all of its memory, and the next script gets a
+//! new one.
 //!
 //! # Why Luau
-//! A script must not be able to break the server. Luau is written to run code of strangers. Its iteration order is the
-//! same in every process, and its interrupt reaches pattern matching and sorting. `docs/redis.md` lists the differences
-//! from Lua 5.1 as Redis has it.
+//! A script must not be able to break the server, and Luau is written to run the code of strangers. Luau iterates
+//! over tables in the same order in every process. Its interrupt is also called in pattern matching and sorting.
+//! `docs/redis.md` lists the differences from the Lua 5.1 of Redis.
 
 mod bridge;
 mod from_lua;
@@ -43,7 +45,7 @@ pub use run::{Code, Input, Registered, Runtime};
 pub use shebang::{Flags, Header, HeaderError};
 pub use watchdog::Alarm;
 
-/// Returns the SHA-1 of a text as 40 lower-case hexadecimal digits: the name of a script.
+/// Returns the SHA-1 of a text as 40 lower-case hexadecimal digits. Scripts are named by it.
 pub fn sha1_hex(text: &[u8]) -> String {
     use sha1::{Digest, Sha1};
     let mut name = String::with_capacity(40);

@@ -5,18 +5,18 @@ use std::time::Duration;
 /// The limits of one run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// The memory of the virtual machine beyond its size at the run's begin, bytes.
+    /// The memory that the virtual machine may use beyond its size at the run's begin, bytes.
     pub memory_bytes: usize,
-    /// The time that it may run, all of its attempts together.
+    /// The processor time that the run may take, in all of its attempts together.
     pub time: Duration,
     /// The longest reply, bytes.
     pub reply_bytes: usize,
-    /// The longest source text, bytes. The compiler's memory is a multiple of it and has no other limit.
+    /// The longest source text, bytes. The compiler uses a multiple of this as memory, which nothing else limits.
     pub source_bytes: usize,
 }
 
 impl Default for Limits {
-    /// Returns 64 MiB, a second, a reply of 64 MiB, and a source of 1 MiB.
+    /// Returns limits of 64 MiB of memory, a second, a reply of 64 MiB, and a source of 1 MiB.
     fn default() -> Self {
         Limits {
             memory_bytes: 64 << 20,
@@ -27,35 +27,36 @@ impl Default for Limits {
     }
 }
 
-/// The reason for a run's missing reply.
+/// The reason why a run has no reply.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// It does not compile, or has ended with an error that it did not catch. Contains the text of an error reply. Its
-    /// changes remain.
+    /// The script does not compile, or ended with an error that it did not catch. Contains the text of an error
+    /// reply. The script's changes remain.
     Script(String),
-    /// It has passed a limit. Contains the text of an error reply that names it. Its changes must be undone.
+    /// The script exceeded a limit. Contains the text of an error reply that names the limit. The script's changes
+    /// must be undone.
     Limit(String),
-    /// The host has halted it.
+    /// The host halted the script.
     Halted,
 }
 
-/// The reason for the end of a run, as the interrupt sees it.
+/// The reason for which a run must end, as the interrupt reads it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stop {
     /// The run continues.
     No,
-    /// The host.
+    /// The host halted the script.
     Host,
-    /// The watchdog.
+    /// The watchdog found the time used up.
     Time,
-    /// The allocator, or a library whose result would be too long.
+    /// The allocator found the memory used up, or a library's result would be too long.
     Memory,
-    /// A fault of the engine itself.
+    /// The script engine itself is at fault.
     Engine,
 }
 
 impl Limits {
-    /// Returns the failure of a run that was stopped.
+    /// Returns the failure of a run that ended for this reason.
     pub(crate) fn failure(&self, stop: Stop) -> Failure {
         let text = match stop {
             Stop::Host | Stop::No => return Failure::Halted,
@@ -74,7 +75,7 @@ impl Limits {
         ))
     }
 
-    /// Returns the failure of a reply that is too long.
+    /// Returns the failure of a run whose reply is too long.
     pub(crate) fn long_reply(&self) -> Failure {
         Failure::Limit(format!(
             "ERR the script was ended: its reply is longer than the {} bytes allowed. Nothing of it was kept",

@@ -1,16 +1,16 @@
 //! The random numbers of scripts: the linear congruential generator of 48 bits that POSIX calls `lrand48`. Redis uses
-//! it, too, so a script that seeds it draws the same numbers as in Redis.
+//! the same generator, so a script that sets the seed draws the same numbers as in Redis.
 //!
 //! # Source
-//! POSIX.1, `drand48`: X' = (0x5DEECE66D X + 0xB) mod 2^48. A number is the upper 31 bits. A seed gives the upper 32
-//! bits of X, and the lower ones are 0x330E.
+//! POSIX.1, `drand48`: X' = (0x5DEECE66D X + 0xB) mod 2^48. A random number is the upper 31 bits of X. A seed sets
+//! the upper 32 bits of X, and the lower bits are set to 0x330E.
 
 use std::cell::Cell;
 
 const MULTIPLIER: u64 = 0x5_DEEC_E66D;
 const INCREMENT: u64 = 0xB;
 const MASK: u64 = (1 << 48) - 1;
-/// An upper bound, which is never drawn.
+/// The upper bound of the drawn numbers, which is never drawn.
 const MAX: u32 = 0x7FFF_FFFF;
 
 /// The generator of one run.
@@ -18,12 +18,12 @@ const MAX: u32 = 0x7FFF_FFFF;
 pub(crate) struct Random(Cell<u64>);
 
 impl Random {
-    /// Restarts from the lower 32 bits of a seed.
+    /// Restarts the generator from the lower 32 bits of a seed.
     pub(crate) fn seed(&self, seed: u64) {
         self.0.set((seed & 0xFFFF_FFFF) << 16 | 0x330E);
     }
 
-    /// Draws a number from 0 on and below 1.
+    /// Draws a number that is at least 0 and less than 1.
     pub(crate) fn next(&self) -> f64 {
         let x = self
             .0

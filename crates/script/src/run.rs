@@ -11,7 +11,7 @@ use perdura_base::flaw::{Flaw, armed};
 use std::fmt;
 use std::time::{Duration, Instant};
 
-/// The greatest length of the text of an uncaught error, bytes. The rest is cut off.
+/// The greatest length of the text of an uncaught error, bytes. Longer texts are cut off.
 const ERROR_BYTES_MAX: usize = 64 << 10;
 
 /// The text of a script or a library, and its name.
@@ -34,7 +34,7 @@ pub struct Input<'a> {
     pub seed: u64,
     /// True if the client speaks RESP3.
     pub resp3: bool,
-    /// The time that earlier attempts at this run took. It has only the rest of its time.
+    /// The processor time that earlier attempts at this run took. This attempt has only the rest of the limit.
     pub spent: Duration,
 }
 
@@ -45,11 +45,11 @@ pub struct Registered {
     pub name: String,
     /// Its flags.
     pub flags: Flags,
-    /// Its description of itself. `None`: it has none.
+    /// The description that the library gave. `None`: it gave none.
     pub description: Option<Vec<u8>>,
 }
 
-/// The runner of scripts: a virtual machine, made when it is needed, and its watchdog.
+/// Runs scripts. It has a virtual machine, which is made when it is first needed, and a watchdog.
 pub struct Runtime {
     limits: Limits,
     vm: Option<Vm>,
@@ -67,7 +67,7 @@ impl fmt::Debug for Runtime {
 }
 
 impl Runtime {
-    /// Makes a runtime that has run nothing. It costs nothing until its first run.
+    /// Makes a runtime. It starts nothing until the first run.
     pub fn new(limits: Limits) -> Self {
         Runtime {
             limits,
@@ -77,8 +77,8 @@ impl Runtime {
         }
     }
 
-    /// Makes a runtime whose runs end only when the alarm rings. It serves a simulator, which has no other clock than
-    /// its own.
+    /// Makes a runtime whose runs end only when the alarm rings. It is for a simulator, whose clock is not the
+    /// machine's.
     pub fn with_alarm(limits: Limits) -> (Self, Alarm) {
         let (watchdog, alarm) = Watchdog::by_hand();
         let runtime = Runtime {
@@ -95,7 +95,7 @@ impl Runtime {
         &self.limits
     }
 
-    /// Returns the part of its time that the newest run has taken.
+    /// Returns the processor time that the newest run took.
     pub fn spent(&self) -> Duration {
         self.spent
     }
@@ -105,12 +105,12 @@ impl Runtime {
         self.vm.as_ref().map_or(0, |vm| vm.lua.used_memory())
     }
 
-    /// Forgets everything that was compiled.
+    /// Drops the virtual machine and everything that was compiled.
     pub fn forget(&mut self) {
         self.vm = None;
     }
 
-    /// Compiles a script and keeps it.
+    /// Compiles a script and keeps the result for its runs.
     ///
     /// # Errors
     /// The script is too long, or does not compile. Contains the text of an error reply.
@@ -146,7 +146,7 @@ impl Runtime {
         })
     }
 
-    /// Runs a function of a library and appends its reply to `out`. Loads the library first if necessary.
+    /// Runs a function of a library and appends its reply to `out`. Loads the library first if it is not loaded.
     ///
     /// # Errors
     /// See [`Failure`]. On failure, `out` is unchanged.
@@ -179,7 +179,7 @@ impl Runtime {
         })
     }
 
-    /// Loads a library and keeps its functions.
+    /// Loads a library and keeps its functions. Returns the functions that it registers.
     ///
     /// # Errors
     /// See [`Failure`].
@@ -219,7 +219,7 @@ impl Runtime {
         })
     }
 
-    /// Forgets the functions of a library.
+    /// Drops the functions of a library.
     pub fn drop_library(&mut self, sha: &str) {
         if let Some(vm) = &mut self.vm {
             vm.libraries.remove(sha);
@@ -245,7 +245,8 @@ impl Runtime {
         Ok(())
     }
 
-    /// Calls `run` within the limits. Afterwards, the next run can use the virtual machine, or makes a new one.
+    /// Calls `run` within the limits. Afterwards the garbage of the run is collected. If the run exceeded a limit or
+    /// the engine failed, the virtual machine is dropped instead.
     fn guarded<R>(
         &mut self,
         seed: u64,
@@ -278,7 +279,7 @@ impl Runtime {
         self.spent = watchdog.end(begin.elapsed());
         let stopped = vm.shared.stopped();
         let ran = match ran {
-            // A run that was stopped has failed, whatever its result.
+            // A run that was stopped counts as failed, whatever it returned.
             Ok(_) if stopped != Stop::No => Err(self.limits.failure(stopped)),
             Err(Failure::Limit(text)) if armed(Flaw::LimitKeepsHalf) => Err(Failure::Script(text)),
             Err(Failure::Halted) if armed(Flaw::HaltKeepsHalf) => {
@@ -295,7 +296,7 @@ impl Runtime {
     }
 }
 
-/// Returns the function of a script.
+/// Returns the function of a script, compiled at its first use.
 fn compiled(vm: &mut Vm, code: &Code<'_>) -> Result<Function, Failure> {
     let compiled = vm.script(code.sha, code.text);
     compiled.map_err(|error| {
@@ -305,15 +306,15 @@ fn compiled(vm: &mut Vm, code: &Code<'_>) -> Result<Function, Failure> {
     })
 }
 
-/// The running script or function, for the text of an error that it does not catch.
+/// A script or a function that is being run, with the names for the text of an uncaught error.
 struct Called<'a> {
     name: &'a str,
     source: &'a str,
-    /// The function of the prelude that runs it.
+    /// The function of the prelude that runs the script or the function.
     runner: &'a Function,
 }
 
-/// Calls a function with KEYS and ARGV and appends its reply.
+/// Calls a function with KEYS and ARGV, and appends its reply to the caller's buffer.
 fn call(
     vm: &Vm,
     limits: &Limits,
@@ -349,7 +350,7 @@ fn stopped(vm: &Vm, limits: &Limits) -> Result<(), Failure> {
     }
 }
 
-/// Returns the failure for a fault of the engine, or of its memory, outside of any script.
+/// Returns the failure for a fault of the engine, or a lack of memory, outside of any script.
 fn engine(error: mlua::Error) -> Failure {
     match error {
         mlua::Error::MemoryError(_) => Limits::default().failure(Stop::Memory),
@@ -357,7 +358,7 @@ fn engine(error: mlua::Error) -> Failure {
     }
 }
 
-/// The end of a function: nothing, or the text of an error and the line.
+/// The end of a function: success, or the text of an error and its line.
 type Ended = Result<(), (String, Option<u64>)>;
 
 /// Calls a function through the prelude, which reports the line of a failure.

@@ -5,19 +5,19 @@ use std::fmt;
 /// The flags that a script or a function declares.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Flags {
-    /// It changes nothing.
+    /// The script changes nothing.
     pub no_writes: bool,
-    /// It may run when memory is used up.
+    /// The script may run when the memory is used up.
     pub allow_oom: bool,
-    /// It may run on a replica that has lost its master.
+    /// The script may run on a replica that has lost its master.
     pub allow_stale: bool,
-    /// It does not run in a cluster.
+    /// The script must not run in a cluster.
     pub no_cluster: bool,
-    /// Its keys may lie in several slots.
+    /// The script's keys may be in several slots.
     pub allow_cross_slot_keys: bool,
 }
 
-/// The flags by name, in the order that FUNCTION LIST shows them.
+/// The names of the flags, in the order in which FUNCTION LIST shows them.
 const NAMES: [&str; 5] = [
     "no-writes",
     "allow-oom",
@@ -37,7 +37,7 @@ impl Flags {
         }
     }
 
-    /// Sets the flag of that name. Returns whether such a flag exists.
+    /// Sets the flag with that name. Returns false if there is no such flag.
     pub fn set(&mut self, name: &[u8]) -> bool {
         self.place(name).map(|flag| *flag = true).is_some()
     }
@@ -51,7 +51,7 @@ impl Flags {
     }
 }
 
-/// The error of an invalid header, in the words of an error reply without its code.
+/// An invalid header. Contains the text of an error reply without its code.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HeaderError(pub String);
 
@@ -61,16 +61,17 @@ impl fmt::Display for HeaderError {
     }
 }
 
-/// A first line, taken apart.
+/// The parts of a first line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header<'a> {
-    /// The engine that it names.
+    /// The name of the engine.
     pub engine: &'a [u8],
-    /// The name that it gives.
+    /// The name that the line gives to the library.
     pub name: Option<&'a [u8]>,
-    /// Its flags. `None`: it names none.
+    /// The flags. `None`: the line has none.
     pub flags: Option<Flags>,
-    /// The offset of the code. It is the end of the first line, so that the lines keep their numbers.
+    /// The offset at which the code begins: the end of the first line. So the lines of the code
+    /// keep their numbers.
     pub code: usize,
 }
 
@@ -106,7 +107,7 @@ impl<'a> Header<'a> {
     /// Reads the first line of a library.
     ///
     /// # Errors
-    /// The line is missing, or names no library, or has an option that libraries do not have.
+    /// The line is missing, names no library, or has an option that libraries do not have.
     pub fn of_library(source: &'a [u8]) -> Result<Header<'a>, HeaderError> {
         let wrong = |text: &str| HeaderError(String::from(text));
         if !source.starts_with(b"#!") {
@@ -175,7 +176,7 @@ impl<'a> Header<'a> {
     }
 }
 
-/// The error of an invalid name, in the words of Redis. It serves functions, too.
+/// The error for an invalid name, in the words of Redis. It is used for functions, too.
 pub(crate) const BAD_NAME: &str = "Library names can only contain letters, numbers, or underscores(_) and must be at \
                                    least one character long";
 

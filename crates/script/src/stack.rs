@@ -1,16 +1,16 @@
-//! The stack of the virtual machine, as a native function sees it when a script has called it.
+//! The stack of the virtual machine, for native functions that a script has called.
 //!
-//! mlua's own functions enter the machine through a protected call for each string and each field, because the machine
-//! has a memory limit. They also hold a handle for each value. A native function already runs inside the script's
-//! protected call, so it needs neither. Scripts of five commands take 40 % longer with them.
+//! The functions of mlua make a protected call into the machine for each string and each field, because the machine
+//! has a memory limit. They also hold a handle for each value. A native function already runs within the script's
+//! protected call, so it needs neither. With them, scripts of five commands take 40 % longer.
 //!
 //! # Unsafe code
-//! A [`Stack`] exists only while the machine runs its function, so the state is alive and on this thread. Its methods
-//! are valid for any index and any value. Positions count from 1, and the machine takes those beyond the top for nil.
-//! Each value is checked to be a table before it is used as one, and each push makes room for itself. A method that
-//! allocates may raise the machine's error for a lack of memory. That is a C++ exception, which unwinds through these
-//! frames as a panic would (`C-unwind`), so that values of Rust are dropped. No frame between here and the protected
-//! call catches it.
+//! A [`Stack`] exists only while the machine runs its function, so the state is alive and belongs to this thread. Its
+//! methods may be called with any index and any value. Positions count from 1, and the machine returns nil for
+//! positions beyond the top. Each method checks that a value is a table before it uses it as one, and makes room
+//! before it pushes. A method that allocates may raise the machine's error for a lack of memory. That error is a C++
+//! exception. It unwinds through these frames as a panic would (`C-unwind`), so that values of Rust are dropped. No
+//! frame between here and the protected call catches it.
 #![allow(unsafe_code)]
 
 use mlua::ffi;
@@ -23,7 +23,7 @@ pub(crate) type At = c_int;
 /// The value at a position.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Item<'s> {
-    /// Nothing, or no value that has a reply.
+    /// Nil, or a value of a type that has no reply.
     Nothing,
     /// A truth value.
     Boolean(bool),
@@ -46,8 +46,8 @@ impl Stack<'_> {
     /// Makes the stack of the call that `state` is in.
     ///
     /// # Safety
-    /// For the lifetime of the stack, the machine has called a function of C with `state` and waits for its return, or
-    /// calls its interrupt.
+    /// The machine must have called a function of C, or its interrupt, with `state`, and must wait for its return
+    /// during the lifetime of the stack.
     pub(crate) unsafe fn new(state: *mut ffi::lua_State) -> Self {
         Stack {
             state,
@@ -55,7 +55,7 @@ impl Stack<'_> {
         }
     }
 
-    /// Returns the number of values, which is the position of the last.
+    /// Returns the number of values, which is also the position of the last one.
     pub(crate) fn len(&self) -> At {
         // SAFETY: see the module.
         unsafe { ffi::lua_gettop(self.state) }
@@ -64,8 +64,8 @@ impl Stack<'_> {
     /// Returns the value at a position.
     pub(crate) fn item(&self, at: At) -> Item<'_> {
         debug_assert!(at > 0);
-        // SAFETY: positions beyond the top are nil. A string is not moved or freed while it is on the stack. Only a
-        // mutable borrow of the stack could remove it.
+        // SAFETY: positions beyond the top are nil. The machine does not move or free a string while it is on the
+        // stack, and only a mutable borrow of the stack could remove it.
         unsafe {
             match ffi::lua_type(self.state, at) {
                 ffi::LUA_TBOOLEAN => Item::Boolean(ffi::lua_toboolean(self.state, at) != 0),
@@ -97,8 +97,8 @@ impl Stack<'_> {
     }
 
     fn room(&mut self) {
-        // SAFETY: raises an error of the machine if there is no room. The text is static. Two slots: one for the value
-        // that a method pushes, one for a key.
+        // SAFETY: if there is no room, it raises an error of the machine. The text is static. There must be two
+        // slots: one for the value that a method pushes, and one for a key.
         unsafe { ffi::luaL_checkstack_(self.state, 2, c"a reply is too deep".as_ptr()) }
     }
 
@@ -134,7 +134,7 @@ impl Stack<'_> {
     pub(crate) fn push_table(&mut self, items: usize, fields: usize) {
         let count = |n| c_int::try_from(n).unwrap_or(c_int::MAX);
         self.room();
-        // SAFETY: there is room; a table that is too large is an error of the machine.
+        // SAFETY: there is room. A table that is too large is an error of the machine.
         unsafe { ffi::lua_createtable(self.state, count(items), count(fields)) }
     }
 
@@ -143,60 +143,61 @@ impl Stack<'_> {
         at > 0 && unsafe { ffi::lua_type(self.state, at) == ffi::LUA_TTABLE }
     }
 
-    /// Takes the last value from the stack into a table, at an index.
+    /// Removes the last value from the stack and stores it in a table, at an index.
     pub(crate) fn set_index(&mut self, table: At, index: usize) {
         let index = c_int::try_from(index).unwrap_or(c_int::MAX);
         assert!(
             self.is_table(table) && self.len() > table,
             "a table below a value"
         );
-        // SAFETY: a table, and a value above it.
+        // SAFETY: there is a table, and a value above it.
         unsafe { ffi::lua_rawseti_(self.state, table, index) }
     }
 
-    /// Takes the last value from the stack into a table, at a name.
+    /// Removes the last value from the stack and stores it in a table, at a name.
     pub(crate) fn set_field(&mut self, table: At, name: &CStr) {
         assert!(
             self.is_table(table) && self.len() > table,
             "a table below a value"
         );
-        // SAFETY: a table, and a value above it.
+        // SAFETY: there is a table, and a value above it.
         unsafe { ffi::lua_rawsetfield(self.state, table, name.as_ptr()) }
     }
 
-    /// Takes the last two values from the stack into a table: a key and its value.
+    /// Removes the last two values from the stack, a key and its value, and stores the pair in a table.
     pub(crate) fn set_pair(&mut self, table: At) {
         assert!(
             self.is_table(table) && self.len() > table + 1,
             "a table below a pair"
         );
-        // SAFETY: a table, and two values above it. An invalid key is an error of the machine.
+        // SAFETY: there is a table, and two values above it. An invalid key is an error of the machine.
         unsafe { ffi::lua_rawset(self.state, table) }
     }
 
-    /// Pushes the value that a table has at an index.
+    /// Pushes the value at an index of a table.
     pub(crate) fn get_index(&mut self, table: At, index: usize) {
         let index = c_int::try_from(index).unwrap_or(c_int::MAX);
         self.room();
         assert!(self.is_table(table), "a table");
-        // SAFETY: a table, and room.
+        // SAFETY: there is a table, and room for a value.
         unsafe { ffi::lua_rawgeti_(self.state, table, index) };
     }
 
-    /// Pushes the value that a table has at a name.
+    /// Pushes the value at a name of a table.
     pub(crate) fn get_field(&mut self, table: At, name: &CStr) {
         self.room();
         assert!(self.is_table(table), "a table");
-        // SAFETY: a table, and room.
+        // SAFETY: there is a table, and room for a value.
         unsafe { ffi::lua_rawgetfield(self.state, table, name.as_ptr()) };
     }
 
-    /// Pushes the key and the value of a table's next pair, and returns the place of the pair behind it. The first pair
-    /// is at 0. `None`: the table has no more pairs.
+    /// Pushes the key and the value of the pair at the place `from` of a table, or of the first pair behind it.
+    /// Returns the place to continue from. The first place is 0. `None`: the table has no more pairs.
     pub(crate) fn next_pair(&mut self, table: At, from: At) -> Option<At> {
         self.room();
         assert!(self.is_table(table) && from >= 0, "a table");
-        // SAFETY: a table, and room for two. The machine takes any place from 0 on, beyond the end, too.
+        // SAFETY: there is a table, and room for two values. The machine accepts any place from 0 on, even beyond the
+        // end.
         let next = unsafe { ffi::lua_rawiter(self.state, table, from) };
         (next >= 0).then_some(next)
     }
@@ -209,7 +210,7 @@ impl Stack<'_> {
 
     /// Collects all garbage.
     pub(crate) fn collect_garbage(&mut self) {
-        // SAFETY: the machine is at a place where it may collect: a call, or its interrupt.
+        // SAFETY: the machine may collect garbage in a call and in its interrupt, and it is in one of these.
         unsafe { ffi::lua_gc(self.state, ffi::LUA_GCCOLLECT, 0) };
     }
 }

@@ -1,4 +1,4 @@
-//! Replies in RESP as values of Lua, as Redis converts them.
+//! Converts replies in RESP to values of Lua, as Redis does.
 //!
 //! | reply | value |
 //! |---|---|
@@ -12,10 +12,11 @@
 use crate::stack::{At, Stack};
 use std::ffi::CStr;
 
-/// The greatest depth of values in a reply. Deeper replies are not read.
+/// The greatest depth of nested values in a reply. Deeper replies are refused.
 const DEPTH_MAX: usize = 64;
 
-/// Pushes the value of a whole reply. `None`: the bytes are not a reply, and any values may have been pushed.
+/// Converts a whole reply and pushes its value. `None`: the bytes are not a reply. Some values may have been pushed
+/// then.
 pub(crate) fn push(stack: &mut Stack<'_>, reply: &[u8], resp3: bool) -> Option<()> {
     let mut reader = Reader {
         stack,
@@ -25,7 +26,7 @@ pub(crate) fn push(stack: &mut Stack<'_>, reply: &[u8], resp3: bool) -> Option<(
     reader.value(0)
 }
 
-/// Pushes a table with a text in a field.
+/// Pushes a table with one field, which has a text.
 pub(crate) fn push_named(stack: &mut Stack<'_>, field: &CStr, text: &[u8]) {
     stack.push_table(0, 1);
     let table = stack.len();
@@ -113,13 +114,14 @@ impl<'a> Reader<'a, '_, '_> {
         Some(())
     }
 
-    /// Pushes an empty table for one field.
+    /// Pushes an empty table with room for one field.
     fn open(&mut self) -> At {
         self.stack.push_table(0, 1);
         self.stack.len()
     }
 
-    /// Limits a length to the number of values that the bytes can hold: the shortest reply has three bytes.
+    /// Limits a length from the reply to the number of values that the remaining bytes can contain. The shortest
+    /// reply has three bytes.
     fn room(&self, len: usize) -> usize {
         len.min(self.rest.len() / 3 + 1)
     }
@@ -158,7 +160,7 @@ fn double(line: &[u8]) -> f64 {
     text.parse().unwrap_or(f64::NAN)
 }
 
-/// Returns the nearest number of Lua.
+/// Returns the number of Lua that is nearest to an integer.
 #[expect(clippy::cast_precision_loss, reason = "Lua's numbers are doubles")]
 pub(crate) fn as_double(n: i64) -> f64 {
     n as f64

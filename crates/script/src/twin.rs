@@ -1,5 +1,5 @@
-//! The safe twins of the functions that work on the machine's stack. They convert values to replies and replies to
-//! values through mlua's handles. They are slow, and are the oracle of the tests below.
+//! Safe versions of the functions that work on the machine's stack, for comparison in the tests below. They convert
+//! values to replies and replies to values through mlua's handles, which is slow.
 
 use crate::bridge::Bridge;
 use crate::host::{Ask, Halt, Host, Words};
@@ -12,7 +12,7 @@ use mlua::{Function, Lua, LuaString, Table, Value};
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Appends a value as a reply: the twin of `from_lua`.
+/// Appends a value as a reply, as `from_lua` must.
 fn encode(value: &Value, (client, script): (bool, bool), out: &mut Vec<u8>) {
     let nothing: &[u8] = if client { b"_\r\n" } else { b"$-1\r\n" };
     match value {
@@ -115,7 +115,7 @@ fn encode_table(table: &Table, protocol: (bool, bool), out: &mut Vec<u8>) {
     items.iter().for_each(|item| encode(item, protocol, out));
 }
 
-/// Reads a reply: the twin of `to_lua`. Returns the rest as well.
+/// Converts a reply to a value, as `to_lua` must. Also returns the rest of the bytes.
 fn decode<'r>(lua: &Lua, reply: &'r [u8], resp3: bool) -> (Value, &'r [u8]) {
     let end = reply
         .windows(2)
@@ -172,7 +172,7 @@ fn decode<'r>(lua: &Lua, reply: &'r [u8], resp3: bool) -> (Value, &'r [u8]) {
             (named("verbatim_string", Value::Table(inner)), rest)
         }
         _ => {
-            // The order of pairs depends on the room.
+            // The order of a table's pairs depends on its allocated room, so the room must be the same.
             let room = if matches!(kind, b'~' | b'%') {
                 number()
             } else {
@@ -204,7 +204,7 @@ fn decode<'r>(lua: &Lua, reply: &'r [u8], resp3: bool) -> (Value, &'r [u8]) {
     }
 }
 
-/// Makes a value of any shape.
+/// Makes a random value of any type.
 fn any(lua: &Lua, rng: &mut Rng, depth: u32) -> Value {
     let text = |rng: &mut Rng| {
         let bytes: Vec<u8> = (0..rng.usize(..30)).map(|_| rng.u8(..)).collect();
@@ -246,7 +246,7 @@ fn any(lua: &Lua, rng: &mut Rng, depth: u32) -> Value {
     }
 }
 
-/// Appends a reply of any shape. Its sets and maps have no key twice, and no null key.
+/// Appends a random reply of any type. No set or map in it has a key twice, or a null key.
 fn any_reply(rng: &mut Rng, depth: u32, out: &mut Vec<u8>) {
     let kind = rng.u8(..if depth == 0 { 10 } else { 14 });
     let simple: [&[u8]; 10] = [
@@ -281,7 +281,7 @@ fn any_reply(rng: &mut Rng, depth: u32, out: &mut Vec<u8>) {
     }
 }
 
-/// A host that has one reply.
+/// A host that always returns the same reply.
 struct Says(Vec<u8>);
 
 impl Host for Says {
@@ -309,7 +309,7 @@ impl Bench {
         }
     }
 
-    /// Returns a function that a script calls.
+    /// Returns the native function with this name.
     fn native(&self, name: &str) -> Function {
         self.vm.host.raw_get(name).expect("a function")
     }
@@ -366,7 +366,8 @@ fn replies_become_the_values_of_the_safe_twin() {
             .with_host(&mut host, || pcall.call(("word", -2.5)).expect("a value"));
         let (expected, rest) = decode(&bench.vm.lua, &reply, resp3);
         assert!(rest.is_empty(), "seed {seed}");
-        // The language cannot compare tables, so the replies made from the values are compared.
+        // Lua does not compare the contents of tables, so the values are converted to replies, and these are
+        // compared.
         let [mut ours, mut theirs] = [Vec::new(), Vec::new()];
         encode(&value, (true, true), &mut ours);
         encode(&expected, (true, true), &mut theirs);

@@ -1,4 +1,4 @@
-//! The virtual machine: Luau after the prelude has run and the sandbox is closed.
+//! The virtual machine: Luau in which the prelude has run, and whose sandbox is closed.
 
 use crate::bridge::Bridge;
 use crate::libraries;
@@ -12,14 +12,14 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
 
-/// The functions that scripts find, in Luau.
+/// The source of the functions that scripts have, in Luau.
 const PRELUDE: &str = include_str!("prelude.luau");
-/// The version of Redis whose answers the server gives.
+/// The version of Redis that the server claims to be.
 const REDIS_VERSION: &str = "7.0.15";
 const REDIS_VERSION_NUMBER: u32 = 0x0007_000F;
-/// The number of compiled scripts that a virtual machine keeps. Beyond it, it forgets all of them.
+/// The number of compiled scripts that a virtual machine keeps. When it is reached, all of them are dropped.
 const COMPILED_MAX: usize = 4096;
-/// Functions that the compiler knows, but that scripts do not have or that the prelude replaces.
+/// Functions that the compiler would call directly, but that the prelude replaces or scripts do not have.
 const REPLACED: [&str; 26] = [
     "tostring",
     "typeof",
@@ -48,20 +48,20 @@ const REPLACED: [&str; 26] = [
     "bit32.rrotate",
     "vector.create",
 ];
-/// The memory in use that a run may add, unless all of it is needed, bytes.
+/// A run may leave this much memory in use before garbage is collected, bytes.
 const LEFT_BYTES_MAX: usize = 896 << 10;
-/// The most collections of garbage after a run. Each halves the stack, if it is long.
+/// The most collections of garbage after a run. Each collection halves the stack if the stack is long.
 const COLLECTIONS_MAX: usize = 8;
-/// With less memory left than this, garbage is not collected any more, bytes.
+/// If less memory than this is left, garbage is not collected any more, bytes.
 const COLLECTED_LEAST: usize = 2 << 20;
 
-/// The state that a run shares with the functions that its script calls.
+/// The state that a run shares with the native functions.
 pub(crate) struct Shared {
     /// The watchdog's flag.
     flag: Flag,
     /// The number of the present run.
     pub(crate) run: Cell<u64>,
-    /// The reason for its end.
+    /// The reason for which the run must end.
     stop: Cell<Stop>,
     /// True if `redis.setresp(3)` has been called.
     pub(crate) resp3: Cell<bool>,
@@ -71,7 +71,7 @@ pub(crate) struct Shared {
     pub(crate) loads: Cell<bool>,
     /// The functions that the library has registered.
     pub(crate) registered: RefCell<Vec<(Registered, Function)>>,
-    /// The memory in use from which on all garbage is collected, bytes.
+    /// The memory in use at which all garbage is collected, bytes.
     collect_at: Cell<usize>,
     /// The most memory that may be in use, bytes.
     end_bytes: Cell<usize>,
@@ -80,7 +80,7 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// Stops the run. The first reason takes precedence.
+    /// Stops the run for this reason. An earlier reason takes precedence.
     pub(crate) fn stop(&self, why: Stop) -> mlua::Error {
         if self.stop.get() == Stop::No {
             self.stop.set(why);
@@ -88,7 +88,7 @@ impl Shared {
         mlua::Error::runtime("the script was ended")
     }
 
-    /// Returns the reason for the end of the run, the watchdog included.
+    /// Returns the reason for which the run must end. Also reads the flag of the watchdog.
     pub(crate) fn stopped(&self) -> Stop {
         if self.stop.get() == Stop::No && self.flag.is_up(self.run.get()) {
             self.stop.set(Stop::Time);
@@ -96,7 +96,7 @@ impl Shared {
         self.stop.get()
     }
 
-    /// Fails once the run must end. Every loop of a library must call it.
+    /// Fails if the run must end. Every loop of a library must call it.
     pub(crate) fn check(&self) -> mlua::Result<()> {
         match self.stopped() {
             Stop::No => Ok(()),
@@ -104,7 +104,7 @@ impl Shared {
         }
     }
 
-    /// Fails if a library has built more than a run may hold, or once the run must end.
+    /// Fails if a library has built more bytes than a run may hold, or if the run must end.
     pub(crate) fn check_built(&self, bytes: usize) -> mlua::Result<()> {
         if bytes > self.build_bytes_max {
             return Err(self.stop(Stop::Memory));
@@ -112,16 +112,18 @@ impl Shared {
         self.check()
     }
 
-    /// Returns whether all garbage must be collected at this use of memory. Luau's own collector takes steps of one
-    /// size, which long strings outrun, and the allocator only fails.
+    /// Returns whether all garbage must be collected when this much memory is in use. Luau's own collector takes
+    /// steps of a fixed size, which is too slow for long strings. The allocator does not collect: it only fails at
+    /// the limit.
     pub(crate) fn collects_at(&self, used_bytes: usize) -> bool {
         used_bytes >= self.collect_at.get()
     }
 
-    /// Notes that all garbage has been collected, with `used_bytes` left in use. Sets the next collection.
+    /// Notes that all garbage has been collected and `used_bytes` are still in use. Computes when to collect next.
     pub(crate) fn collected(&self, used_bytes: usize) {
         let left = self.end_bytes.get().saturating_sub(used_bytes);
-        // Each time half of the remaining memory. Near the end a collection gains nothing.
+        // The next collection is due when half of the remaining memory is used. Near the limit a collection gains
+        // nothing.
         let next = if left < COLLECTED_LEAST {
             usize::MAX
         } else {
@@ -130,7 +132,7 @@ impl Shared {
         self.collect_at.set(next);
     }
 
-    /// Begins a run, which may use memory up to `end_bytes`.
+    /// Begins a run, during which up to `end_bytes` of memory may be in use.
     pub(crate) fn begin(&self, run: u64, seed: u64, used_bytes: usize, end_bytes: usize) {
         self.end_bytes.set(end_bytes);
         self.collect_at
@@ -142,10 +144,10 @@ impl Shared {
     }
 }
 
-/// The results of the prelude: the runners of scripts and of libraries, and their environments.
+/// The results of the prelude: the functions that run scripts and library functions, and the environments of both.
 type Closed = (Function, Function, Table, Table);
 
-/// The compiled functions of a library by name.
+/// The functions of a library, by name.
 pub(crate) type Library = HashMap<String, Function>;
 
 /// A virtual machine.
@@ -156,7 +158,7 @@ pub(crate) struct Vm {
     pub(crate) run_script: Function,
     /// Runs a function of a library and reports the line of a failure.
     pub(crate) run_library: Function,
-    /// The table of the host that the prelude reads.
+    /// The table of native functions that the prelude reads.
     pub(crate) host: Table,
     script_environment: Table,
     library_environment: Table,
@@ -164,9 +166,9 @@ pub(crate) struct Vm {
     scripts: HashMap<String, Function>,
     /// Libraries by the SHA-1 of their code.
     pub(crate) libraries: HashMap<String, Library>,
-    /// The memory in use after the last collection, and the memory of later compiled code, bytes.
+    /// The memory in use after the last collection, plus the memory of code compiled since, bytes.
     kept_bytes: Cell<usize>,
-    /// The bridge. It is dropped after the machine, which has its address.
+    /// The bridge. The machine has its address, so the bridge is dropped after the machine.
     pub(crate) bridge: Rc<Bridge>,
 }
 
@@ -174,7 +176,8 @@ impl Vm {
     /// Makes a virtual machine.
     pub(crate) fn new(flag: Flag, build_bytes_max: usize) -> mlua::Result<Self> {
         let libraries = StdLib::TABLE | StdLib::STRING | StdLib::MATH | StdLib::BIT | StdLib::DEBUG;
-        // Luau's own pcall, because no script may catch a panic of a Rust function: it is a fault of the server.
+        // The `pcall` of Luau does not catch panics of Rust functions. No script may catch one: it is a fault of the
+        // server.
         let lua = Lua::new_with(libraries, LuaOptions::new().catch_rust_panics(false))?;
         let shared = Rc::new(Shared {
             flag,
@@ -192,18 +195,18 @@ impl Vm {
         native.raw_set("null", Value::NULL)?;
         native.raw_set("version", REDIS_VERSION)?;
         native.raw_set("version_number", REDIS_VERSION_NUMBER)?;
-        // Otherwise their calls would bypass the prelude's replacements and removals.
+        // Otherwise calls of these functions would bypass the replacements and removals of the prelude.
         let compiler = Compiler::new().set_disabled_builtins(REPLACED);
         lua.set_compiler(compiler);
-        // The prelude's own calls of the language's functions are fast, too.
+        // This makes the prelude's own calls of the language's functions fast, too.
         lua.globals().set_safeenv(true);
         let host = lua.create_table()?;
         let bridge = Bridge::new(&lua, &shared, &host)?;
         let prelude = lua.load(PRELUDE).set_name("=prelude").into_function()?;
         let (run_script, run_library, script_environment, library_environment): Closed =
             prelude.call((native, host.clone()))?;
-        // Names are resolved when a chunk is compiled, because the values that scripts find never change. In libraries,
-        // `redis` does change. It is hidden from the compiler, so each use looks it up.
+        // Names are resolved when a chunk is compiled, because the values that scripts find never change. The
+        // exception is `redis` in libraries. It is hidden while a library is compiled, so that each use looks it up.
         library_environment.set_safeenv(true);
         script_environment.set_safeenv(true);
         bridge.interrupt(&lua)?;
@@ -229,7 +232,7 @@ impl Vm {
         if let Some(known) = self.scripts.get(sha) {
             return Ok(known.clone());
         }
-        // In front of the first line, so that no line changes its number.
+        // The declaration is put on the first line, so that the numbers of the lines do not change.
         let text = [b"local KEYS, ARGV = ...; ", code].concat();
         let chunk = self.lua.load(&text[..]).set_name("=user_script");
         let before = self.lua.used_memory();
@@ -258,7 +261,7 @@ impl Vm {
     }
 
     fn compile(&self, chunk: Chunk<'_>, environment: &Table) -> Result<Function, String> {
-        // A chunk's names are looked up in the globals when it is loaded.
+        // A chunk looks its names up in the globals at the time it is loaded.
         let compiled = self.lua.set_globals(environment.clone());
         let compiled = compiled.and_then(|()| chunk.set_mode(ChunkMode::Text).into_function());
         compiled.map_err(|error| match error {
@@ -267,7 +270,7 @@ impl Vm {
         })
     }
 
-    /// Collects the garbage of a run, if it is much.
+    /// Collects the garbage of a run if there is much of it.
     pub(crate) fn give_back(&self) -> mlua::Result<()> {
         let mut used = self.lua.used_memory();
         let kept = self.kept_bytes.get();

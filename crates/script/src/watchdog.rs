@@ -1,31 +1,33 @@
-//! Measures the processor time of runs, and ends those that take too long.
+//! Measures the processor time of runs, and ends runs that take too long.
 //!
-//! Calendar time would count against a script while its process is stopped (SIGSTOP) or waits for a core. Reading a
-//! thread's processor time takes a system call. So a second thread asks for it every few milliseconds while a script
-//! runs, and the script's own thread answers at its next interrupt. The first answer marks the begin, so a run may take
-//! two ticks more. A run that ends before costs three stores. The watchdog's thread parks after a while without runs.
+//! Wall time would count against a script while its process is stopped (SIGSTOP) or waits for a core. Reading a
+//! thread's processor time takes a system call, which is too slow for every interrupt. So a second thread sets a
+//! request every few milliseconds while a script runs. The script's own thread answers it at its next interrupt by
+//! reading its time. The first answer marks the begin of the measured time, so a run may take two ticks more than its
+//! limit. A run that ends before the first request costs three stores. The watchdog's thread parks when there have
+//! been no runs for a while.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// The time between two requests of the thread.
+/// The time between two requests of the watchdog's thread.
 const TICK: Duration = Duration::from_millis(5);
-/// The number of looks without a run after which the thread parks.
+/// After this number of ticks without a run, the thread parks.
 const IDLE_TICKS: u32 = 200;
-/// The mark of a run that has not been asked.
+/// The value of `marked` before the first request of a run.
 const UNMARKED: u64 = u64::MAX;
 
 #[derive(Debug, Default)]
 struct Shared {
-    /// The number of the present run, 0 for none.
+    /// The number of the present run. 0: no run is under way.
     running: AtomicU64,
-    /// The time that the newest run may take, nanoseconds. Only the thread of the runs uses it.
+    /// The processor time that the newest run may take, nanoseconds. Only the thread of the runs uses it.
     allowed: AtomicU64,
-    /// Its thread's time at the first request, nanoseconds. Only the thread of the runs uses it.
+    /// The processor time of the run's thread at the first request, nanoseconds. Only that thread uses it.
     marked: AtomicU64,
-    /// The number of the run that must look at its time.
+    /// The number of the run that must read its time.
     asked: AtomicU64,
     /// The number of the run that must end.
     stopped: AtomicU64,
@@ -38,14 +40,14 @@ struct Shared {
 pub(crate) struct Flag(Arc<Shared>);
 
 impl Flag {
-    /// Returns whether the run must end. It must be the run of the calling thread.
+    /// Returns whether the run must end. The calling thread must be the one that runs it.
     pub(crate) fn is_up(&self, run: u64) -> bool {
         self.0.asked.load(SeqCst) == run && self.0.look(run)
     }
 }
 
 impl Shared {
-    /// Answers a request: compares the time that a run has taken with its limit.
+    /// Answers a request: compares the processor time of the run with its limit.
     #[cold]
     fn look(&self, run: u64) -> bool {
         if self.stopped.load(SeqCst) == run {
@@ -72,28 +74,28 @@ fn thread_cpu_ns() -> u64 {
     seconds * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
 }
 
-/// The thread and the state that it shares with the runs.
+/// The watchdog's thread, and the state that it shares with the runs.
 #[derive(Debug)]
 pub(crate) struct Watchdog {
     shared: Arc<Shared>,
-    /// The component that measures the time. `None`: no run begins.
+    /// The thread that makes the requests, or an alarm.
     keeper: Option<Keeper>,
     runs: u64,
 }
 
-/// The component that measures the time.
+/// The thread that makes the requests, or an alarm.
 #[derive(Debug)]
 enum Keeper {
     Thread(JoinHandle<()>),
     Alarm,
 }
 
-/// Ends runs by hand. It replaces the watchdog's thread in a [`Runtime`](crate::Runtime).
+/// Ends runs on request. In a [`Runtime`](crate::Runtime), it takes the place of the watchdog's thread.
 #[derive(Debug, Clone)]
 pub struct Alarm(Arc<Shared>);
 
 impl Alarm {
-    /// Ends the present run: its time is up.
+    /// Ends the present run as if its time were used up.
     pub fn ring(&self) {
         let running = self.0.running.load(SeqCst);
         self.0.stopped.store(running, SeqCst);
@@ -102,7 +104,7 @@ impl Alarm {
 }
 
 impl Watchdog {
-    /// Makes a watchdog without a thread. Time is up when the alarm rings.
+    /// Makes a watchdog without a thread. A run's time is used up when the alarm rings.
     pub(crate) fn by_hand() -> (Self, Alarm) {
         let shared = Arc::<Shared>::default();
         let alarm = Alarm(Arc::clone(&shared));
@@ -134,7 +136,8 @@ impl Watchdog {
         Flag(Arc::clone(&self.shared))
     }
 
-    /// Begins a run that may take the time `allowed`. Returns its number, never 0. `None`: no thread watches it.
+    /// Begins a run that may take the processor time `allowed`. Returns its number, which is never 0. `None`: the
+    /// thread could not be started.
     pub(crate) fn begin(&mut self, allowed: Duration) -> Option<u64> {
         let keeper = self.keeper.as_ref()?;
         self.runs += 1;
@@ -150,7 +153,8 @@ impl Watchdog {
         Some(self.runs)
     }
 
-    /// Ends the run `elapsed` after its begin, on the same thread. Returns the part of its time that it has taken.
+    /// Ends the run. `elapsed` is the wall time since its begin, and the calling thread must be the one that began
+    /// it. Returns the part of the allowed time that the run took.
     pub(crate) fn end(&mut self, elapsed: Duration) -> Duration {
         self.shared.running.store(0, SeqCst);
         let before = elapsed.min(2 * TICK);
@@ -166,7 +170,7 @@ impl Drop for Watchdog {
         self.shared.ended.store(true, SeqCst);
         if let Some(Keeper::Thread(thread)) = self.keeper.take() {
             thread.thread().unpark();
-            // A panic of the thread would be a fault of this module. Nothing is left to do about it here.
+            // If the thread has panicked, this module is at fault. Nothing can be done about it here.
             drop(thread.join());
         }
     }
@@ -179,7 +183,7 @@ fn watch(shared: &Shared) {
             0 => idle += 1,
             running => {
                 idle = 0;
-                // If that run has already ended, no run has this number.
+                // If that run has ended meanwhile, no later run has its number, and the request has no effect.
                 shared.asked.store(running, SeqCst);
             }
         }
@@ -189,7 +193,7 @@ fn watch(shared: &Shared) {
         }
         idle = 0;
         shared.parked.store(true, SeqCst);
-        // A run that begins after this look finds `parked` set and unparks.
+        // A run that begins after this check finds `parked` set and unparks the thread.
         if shared.running.load(SeqCst) == 0 && !shared.ended.load(SeqCst) {
             thread::park();
         }

@@ -1,9 +1,9 @@
 //! A collection that is being changed.
 //!
-//! [`Change::open`] finds it in its current form. The operations work on that form, and turn a
-//! packed collection into rows when it no longer fits. [`Change::finish`] writes the packed form
-//! back, or deletes the key if no element is left. A command changes many elements between the two
-//! for the price of one write of the key's row.
+//! [`Change::open`] reads the collection in its current form. The operations work on that form, and
+//! turn a packed collection into rows when it no longer fits. [`Change::finish`] writes the packed
+//! form back, or deletes the key if no element is left. However many elements a command changes in
+//! between, the key's row is written once.
 //!
 //! ```text
 //! absent ──put──► small ──put that does not fit──► rows
@@ -17,7 +17,7 @@ use crate::Fault;
 use crate::open::{Source, View, read, view};
 use crate::small::{Editor, New, Packed, may_change, may_join, may_join_set};
 
-/// The place of the elements.
+/// The present form of the elements.
 #[derive(Debug)]
 pub enum State {
     /// The key does not exist.
@@ -35,27 +35,27 @@ pub struct Change<'k> {
     key: &'k [u8],
     shape: Shape,
     expiry_ms: Option<u64>,
-    /// The place of the elements now.
+    /// The present form of the elements.
     pub state: State,
     packing: Packing,
     edited: bool,
 }
 
-/// The contents of a key after a change.
+/// The presence of elements in a key after a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use = "a key that is gone is an event"]
 pub enum Left {
-    /// Elements.
+    /// At least one element is left.
     Some,
-    /// Nothing: the key is gone, or was never there.
+    /// No element is left: the key was deleted, or did not exist.
     Nothing,
 }
 
 impl<'k> Change<'k> {
-    /// Begins with the collection of a key.
+    /// Opens the collection of a key to change it.
     ///
     /// # Errors
-    /// [`Fault::WrongType`]; an abort, to be handed on.
+    /// [`Fault::WrongType`]; an abort, which the caller must pass on.
     pub fn open(
         tx: &Tx<'_>,
         table: TableId,
@@ -83,10 +83,10 @@ impl<'k> Change<'k> {
         })
     }
 
-    /// Begins with an empty collection. The value of the key, of any type, is displaced.
+    /// Begins with an empty collection, which replaces the key's value of any type.
     ///
     /// # Errors
-    /// An abort, to be handed on.
+    /// An abort, which the caller must pass on.
     pub fn replace(
         tx: &mut Tx<'_>,
         table: TableId,
@@ -133,10 +133,10 @@ impl<'k> Change<'k> {
         }
     }
 
-    /// Removes every element at once. The expiry stays for the next elements.
+    /// Removes every element at once. Elements that are put later get the key's present expiry.
     ///
     /// # Errors
-    /// An abort, to be handed on.
+    /// An abort, which the caller must pass on.
     pub(crate) fn clear(&mut self, tx: &mut Tx<'_>) -> Result<(), Fault> {
         tx.delete(self.table, self.key)?;
         self.state = State::Absent;
@@ -147,7 +147,7 @@ impl<'k> Change<'k> {
     /// Returns the number of elements.
     ///
     /// # Errors
-    /// An abort, to be handed on.
+    /// An abort, which the caller must pass on.
     pub fn len(&self, tx: &Tx<'_>) -> Result<u64, Fault> {
         Ok(match &self.state {
             State::Absent => 0,
@@ -156,11 +156,11 @@ impl<'k> Change<'k> {
         })
     }
 
-    /// Puts an element at the place that its type requires: a field with its value, a member of a
-    /// set. Returns whether it is new.
+    /// Puts an element: a hash's field with its value, or a set's member, at its place in the set's
+    /// order. Returns whether the element is new.
     ///
     /// # Errors
-    /// An abort, to be handed on.
+    /// An abort, which the caller must pass on.
     pub fn put(&mut self, tx: &mut Tx<'_>, new: New<'_>) -> Result<bool, Fault> {
         let (name, value) = match new {
             New::One(name) => (name, &[][..]),
@@ -195,10 +195,10 @@ impl<'k> Change<'k> {
         Ok(self.put_row(tx, name, value)?)
     }
 
-    /// Puts an element as a row, which the collection turns into first if it is packed.
+    /// Puts an element as a row. A packed collection is turned into rows first.
     ///
     /// # Errors
-    /// An abort, to be handed on.
+    /// An abort, which the caller must pass on.
     pub fn put_row(
         &mut self,
         tx: &mut Tx<'_>,
@@ -209,11 +209,11 @@ impl<'k> Change<'k> {
         tx.element_put(self.table, home, name, value)
     }
 
-    /// Turns the collection into rows, unless it consists of them, and returns their home. At least
-    /// one element must be there or follow.
+    /// Turns a packed or absent collection into rows. Returns the home of the rows. The collection
+    /// must have an element, or the caller must put one next.
     ///
     /// # Errors
-    /// An abort, to be handed on.
+    /// An abort, which the caller must pass on.
     pub fn spread(&mut self, tx: &mut Tx<'_>) -> Result<Home, perdura_base::Error> {
         if let State::Rows(home) = self.state {
             return Ok(home);
@@ -241,10 +241,11 @@ impl<'k> Change<'k> {
         Ok(home)
     }
 
-    /// Removes the element with a field or member. Returns whether it was there. Not for lists.
+    /// Removes the element with a field or member. Returns whether the element existed. Lists have
+    /// neither, so it is not for lists.
     ///
     /// # Errors
-    /// An abort, to be handed on.
+    /// An abort, which the caller must pass on.
     pub fn remove(&mut self, tx: &mut Tx<'_>, name: &[u8]) -> Result<bool, Fault> {
         match &mut self.state {
             State::Absent => Ok(false),
@@ -269,7 +270,7 @@ impl<'k> Change<'k> {
     /// Writes the packed form, or deletes the key if no element is left.
     ///
     /// # Errors
-    /// An abort, to be handed on.
+    /// An abort, which the caller must pass on.
     pub fn finish(self, tx: &mut Tx<'_>) -> Result<Left, Fault> {
         if self.len(tx)? == 0 {
             if !self.is_absent() {
@@ -284,7 +285,8 @@ impl<'k> Change<'k> {
         Ok(Left::Some)
     }
 
-    /// Returns the collection as the database holds it, without changes that are not written yet.
+    /// Returns the collection as it is stored in the transaction, without the changes to the packed
+    /// form that [`finish`](Self::finish) will write.
     ///
     /// # Errors
     /// As [`read`].
@@ -293,8 +295,9 @@ impl<'k> Change<'k> {
     }
 }
 
-/// Returns the place of a new member: integers among integers by size, anything else last. Also
-/// returns whether it and all others are integers.
+/// Returns the offset at which a new member is put. A set of integers is sorted by size; in any
+/// other set the new member comes last. Also returns whether the new member and all others are
+/// integers.
 fn place_in_set(packed: &Packed<'_>, name: &[u8]) -> (usize, bool) {
     let end = packed.bytes().len();
     let Some(value) = crate::number::parse_i64(name) else {
@@ -311,8 +314,8 @@ fn place_in_set(packed: &Packed<'_>, name: &[u8]) -> (usize, bool) {
     (place, true)
 }
 
-/// Removes elements of a hash, a set or a sorted set. Returns the number of those that were there,
-/// and whether any element is left.
+/// Removes elements of a hash, a set or a sorted set. Returns the number of removed elements, and
+/// whether any is left.
 pub(crate) fn remove_all<'n>(
     tx: &mut Tx<'_>,
     table: TableId,

@@ -1,13 +1,13 @@
 //! Decimal fractions as Redis adds them.
 //!
-//! `INCRBYFLOAT` adds decimals, not binary fractions: 0.1 + 0.2 is 0.3. Redis gets that from 80-bit
-//! floats printed with 17 digits. Their noise shows in long sums and differs between machines. Here
-//! both operands are rounded to whole multiples of 10^-17 and added exactly. Numbers too large for
-//! that are added as 64-bit floats.
+//! `INCRBYFLOAT` adds decimals, not binary fractions: 0.1 + 0.2 is 0.3. Redis adds 80-bit floats
+//! and prints 17 digits of the sum. Their rounding errors show in long sums and differ between
+//! machines. Here both operands are rounded to whole multiples of 10^-17 and added exactly. Numbers
+//! too large for that are added as 64-bit floats.
 
 use std::borrow::Cow;
 
-/// Digits behind the point that a decimal keeps.
+/// The number of digits behind the point that a decimal keeps.
 const SCALE: u32 = 17;
 /// Scaled decimals stay below this, so that the sum of two fits.
 const SCALED_MAX: i128 = i128::MAX / 4;
@@ -53,7 +53,8 @@ fn parse_float(text: &[u8]) -> Result<f64, FloatError> {
         return Err(FloatError::Invalid);
     }
     let value: f64 = text.parse().map_err(|_| FloatError::Invalid)?;
-    // Digits that overflow are refused; an infinity in words is a number, as in Redis.
+    // A number in digits that is too large for a float is refused. `inf` in letters is a number, as
+    // in Redis.
     let overflown = value.is_infinite() && text.bytes().any(|b| b.is_ascii_digit());
     if value.is_nan() || overflown {
         Err(FloatError::Invalid)
@@ -93,7 +94,8 @@ fn parse_scaled(text: &[u8]) -> Option<i128> {
     value = match unit {
         Some(unit) if shift >= 0 => value.checked_mul(unit)?,
         Some(unit) => value / unit + i128::from(value % unit >= unit - unit / 2),
-        // It is too small to differ from zero, unless it is large.
+        // 10^|shift| does not fit. A negative shift divides by it, which leaves 0. A positive shift
+        // multiplies, which overflows unless the value is 0.
         None if shift < 0 || value == 0 => 0,
         None => return None,
     };

@@ -1,10 +1,10 @@
 //! Places on a map, as members of a sorted set.
 //!
-//! The score of a member is the *cell* that its place is in. The map is halved 26 times in either
-//! direction. The 52 answers are the bits of a whole number, which a float holds exactly. Places
-//! that are near each other share the first bits, so all places of a larger cell are one range of
-//! scores. A search covers its area with at most nine such ranges and measures the distance of each
-//! place that it finds there.
+//! The score of a member is the number of the *cell* that contains its place. The map is halved 26
+//! times in either direction, and each halving gives one bit: which half contains the place. A
+//! float holds the whole number of these 52 bits exactly. Places that are near each other share the
+//! first bits, so all places of a larger cell are one range of scores. A search covers its area
+//! with at most nine such ranges and measures the distance of each place that it finds there.
 //!
 //! | module | one idea |
 //! |---|---|
@@ -14,9 +14,10 @@
 //! | [`text`] | coordinates and distances in digits |
 //!
 //! # Source
-//! Scores, distances and the order of the results are those of Redis 7.0, bit by bit. So are its
-//! cells, its radius of the earth, its order of neighbours and its partial sort (Bentley, McIlroy:
-//! "Engineering a Sort Function", 1993). The sort decides the order of members at one distance.
+//! Scores, distances and the order of the results equal those of Redis 7.0, bit by bit. For that,
+//! the cells, the radius of the earth, the order of the neighbours and the partial sort (Bentley,
+//! McIlroy: "Engineering a Sort Function", 1993) are those of Redis. The sort decides the order of
+//! members at the same distance.
 
 pub mod area;
 pub mod cell;
@@ -41,7 +42,8 @@ pub struct Found<'s> {
     pub distance: f64,
 }
 
-/// Returns the members within an area, cell by cell: the first `most` that are found.
+/// Returns the members within an area, cell by cell. If `most` is given, the search ends when it
+/// has found this number of members.
 #[must_use]
 pub fn find<'s>(source: &'s Source<'_>, search: &Search, most: Option<u64>) -> Vec<Found<'s>> {
     let most = most.map_or(usize::MAX, perdura_base::num::to_usize);
@@ -66,7 +68,7 @@ pub fn find<'s>(source: &'s Source<'_>, search: &Search, most: Option<u64>) -> V
     found
 }
 
-/// Returns the number of members that a search looks at; 0 for a small sorted set.
+/// Returns the number of members whose distance [`find`] would measure; 0 for a small sorted set.
 #[must_use]
 pub fn looked_at(source: &Source<'_>, search: &Search) -> u64 {
     let Source::Rows(rows) = source else {
@@ -102,7 +104,7 @@ fn collect<'s>(
                 distance,
             });
         }
-        // The members that are found first count, even where the limit was reached before.
+        // The limit counts the members in the order in which they are found, not by distance.
         if !found.is_empty() && found.len() >= most {
             break;
         }

@@ -11,7 +11,7 @@ use crate::small::New;
 /// Opens the hash of a key to read it.
 ///
 /// # Errors
-/// [`Fault::WrongType`]; an abort, to be handed on.
+/// [`Fault::WrongType`]; an abort, which the caller must pass on.
 pub fn source<'a>(tx: &'a Tx<'_>, table: TableId, key: &[u8]) -> Result<Option<Source<'a>>, Fault> {
     read(tx, table, key, Shape::Hash)
 }
@@ -37,7 +37,7 @@ pub fn set<'f>(
     Ok(created)
 }
 
-/// Removes fields. Returns the number of those that were there, and whether any is left.
+/// Removes fields. Returns the number of removed fields, and whether any field is left.
 ///
 /// # Errors
 /// As [`source`].

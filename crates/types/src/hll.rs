@@ -1,8 +1,8 @@
 //! Estimates of how many different elements were added: HyperLogLogs, as strings.
 //!
-//! An element's hash chooses one of 16,384 *registers*. The register keeps the longest run of zeros
-//! that the rest of such a hash began with. The values of the registers give the number of
-//! different elements, within about 0.81 %, for any number. A sketch is a plain string:
+//! An element's hash chooses one of 16,384 *registers*. The rest of the hash begins with a run of zeros, and the
+//! register keeps the longest run of all its elements. From the registers' values, the number of different elements
+//! is estimated within about 0.81 %, however large it is. A sketch is a plain string:
 //!
 //! | offset | size | field |
 //! |---|---|---|
@@ -20,9 +20,9 @@
 //! | `estimate` | from registers to a count |
 //!
 //! # Source
-//! Strings, and the moments at which they change their form, are those of Redis 7.0, byte by byte, so
-//! that sketches move between the two. The estimate is the one of O. Ertl, "New cardinality estimation
-//! algorithms for HyperLogLog sketches" (arXiv:1702.01284).
+//! The strings are those of Redis 7.0, byte by byte, and change from sparse to dense at the same moments. So sketches
+//! can be moved between the two servers. The estimator is from O. Ertl, "New cardinality estimation algorithms for
+//! HyperLogLog sketches" (arXiv:1702.01284).
 
 mod dense;
 mod estimate;
@@ -33,36 +33,36 @@ use std::borrow::Cow;
 
 pub use dense::{BYTES as DENSE_BYTES, GROUP_BYTES};
 
-/// Registers of a sketch.
+/// The number of registers of a sketch.
 pub const REGISTERS: usize = 1 << 14;
 /// Bytes before the registers.
 const HEAD_BYTES: usize = 16;
 const MAGIC: &[u8; 4] = b"HYLL";
-/// The byte and the bit that say that the estimate is an old one.
+/// The offset of a byte, and the bit in it that is set if registers have changed since the stored estimate.
 const STALE: (usize, u8) = (15, 0x80);
 
 /// The form of the registers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
-    /// Six bits each.
+    /// Six bits for each register.
     Dense,
-    /// As runs.
+    /// Runs of registers with the same value.
     Sparse,
 }
 
-/// The string calls itself a sketch, but its registers are not 16,384.
+/// The string has the head of a sketch, but not 16,384 registers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the sketch does not have {REGISTERS} registers")]
 pub struct Damaged;
 
-/// The part of a sketch that raising a register has changed.
+/// The bytes of a sketch that changed when a register was raised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Raised {
-    /// Nothing: it was as great already.
+    /// No byte has changed: the register already had this value or a greater one.
     Not,
-    /// [`GROUP_BYTES`] bytes of a dense sketch, here.
+    /// The [`GROUP_BYTES`] bytes at this offset of a dense sketch.
     At(usize),
-    /// The string.
+    /// Any bytes of the string.
     All,
 }
 
@@ -79,7 +79,7 @@ pub fn form(bytes: &[u8]) -> Option<Form> {
     }
 }
 
-/// Returns a sketch of nothing.
+/// Returns a sketch without elements.
 #[must_use]
 pub fn empty() -> Vec<u8> {
     let mut bytes = vec![0; HEAD_BYTES];
@@ -89,8 +89,7 @@ pub fn empty() -> Vec<u8> {
     bytes
 }
 
-/// Adds an element. A sparse sketch that would become longer
-/// than `sparse_max` bytes becomes dense.
+/// Adds an element. A sparse sketch that would become longer than `sparse_max` bytes becomes dense.
 ///
 /// # Errors
 /// [`Damaged`]: nothing was changed.
@@ -99,7 +98,7 @@ pub fn add(bytes: &mut Cow<'_, [u8]>, element: &[u8], sparse_max: u64) -> Result
     raise(bytes, register, run, sparse_max)
 }
 
-/// Raises a register to a value, unless it is as great already. Otherwise as [`add`].
+/// Raises a register to `run`, unless its value is already as great. A sparse sketch becomes dense as in [`add`].
 ///
 /// # Errors
 /// As [`add`].
@@ -125,7 +124,7 @@ pub fn raise(
     Ok(dense::raise(bytes, register, value).map_or(Raised::Not, Raised::At))
 }
 
-/// Makes a sparse sketch dense; its estimate stays.
+/// Makes a sparse sketch dense and keeps the stored estimate.
 ///
 /// # Errors
 /// As [`add`].
@@ -141,8 +140,8 @@ pub fn to_dense(bytes: &mut Cow<'_, [u8]>) -> Result<(), Damaged> {
     Ok(())
 }
 
-/// Marks the estimate that a sketch carries as an old one. Returns the byte that has changed, if one
-/// has.
+/// Marks the stored estimate as outdated. Returns the offset of the changed byte as a range; `None` if the mark was
+/// already there.
 pub fn outdate(bytes: &mut Cow<'_, [u8]>) -> Option<std::ops::Range<usize>> {
     let (at, bit) = STALE;
     if bytes[at] & bit != 0 {
@@ -152,7 +151,7 @@ pub fn outdate(bytes: &mut Cow<'_, [u8]>) -> Option<std::ops::Range<usize>> {
     Some(at..at + 1)
 }
 
-/// Returns the estimate that a sketch carries, unless it is an old one.
+/// Returns the stored estimate; `None` if it is outdated.
 #[must_use]
 pub fn known(bytes: &[u8]) -> Option<u64> {
     let (at, bit) = STALE;
@@ -160,14 +159,14 @@ pub fn known(bytes: &[u8]) -> Option<u64> {
     (bytes[at] & bit == 0).then(|| u64::from_le_bytes(*estimate))
 }
 
-/// Returns the offset and the bytes to write into a sketch so that it carries an estimate.
+/// Returns the offset in a sketch at which to store an estimate, and the bytes to write there.
 #[must_use]
 pub fn remembered(estimate: u64) -> (usize, [u8; 8]) {
     (8, estimate.to_le_bytes())
 }
 
-/// Counts the elements of a sketch from its registers. A count that no number of elements leads to is
-/// `1 << 63`, as in Redis.
+/// Estimates the number of elements from the registers. If the estimate is infinite or too large, it is `1 << 63`, as
+/// in Redis.
 ///
 /// # Errors
 /// [`Damaged`].
@@ -179,7 +178,7 @@ pub fn count(bytes: &[u8]) -> Result<u64, Damaged> {
     Ok(estimate::count(&histogram))
 }
 
-/// The registers of several sketches put together: of each the greatest.
+/// The union of several sketches: each register has its greatest value in any of them.
 #[derive(Debug, Clone)]
 pub struct Union(Box<[u8; REGISTERS]>);
 
@@ -190,10 +189,10 @@ impl Default for Union {
 }
 
 impl Union {
-    /// Adds a sketch.
+    /// Adds a sketch to the union.
     ///
     /// # Errors
-    /// [`Damaged`]: some of its registers may have been added.
+    /// [`Damaged`]: some registers of the damaged sketch may have been added.
     pub fn add(&mut self, bytes: &[u8]) -> Result<(), Damaged> {
         let mut raise = |register: usize, value: u8| {
             let kept = &mut self.0[register];
@@ -210,13 +209,13 @@ impl Union {
         }
     }
 
-    /// Returns the registers that are not empty, with their values.
+    /// Returns the number and the value of each register that is not empty.
     pub fn values(&self) -> impl Iterator<Item = (usize, u8)> + '_ {
         let values = self.0.iter().copied().enumerate();
         values.filter(|(_, value)| *value > 0)
     }
 
-    /// Counts the elements.
+    /// Estimates the number of elements.
     #[must_use]
     pub fn count(&self) -> u64 {
         let mut histogram = [0; 64];
@@ -227,7 +226,7 @@ impl Union {
     }
 }
 
-/// Returns all registers of a sketch.
+/// Returns the values of all registers of a sketch.
 ///
 /// # Errors
 /// [`Damaged`].
@@ -243,19 +242,19 @@ pub enum Wrong {
     /// A register does not hold what was put there.
     #[error("Register {0} should be {1} but is {2}")]
     Register(usize, u8, u8),
-    /// Few elements, and yet dense.
+    /// The sketch became dense although it has few elements.
     #[error("sparse encoding not used")]
     NotSparse,
-    /// Two forms of one sketch have different counts.
+    /// The sparse and the dense sketch of the same elements have different counts.
     #[error("dense/sparse disagree")]
     Disagree,
-    /// A count is too far from the truth.
+    /// A count differs too much from the number of elements.
     #[error("Too big error. card:{0} abserr:{1}")]
     Error(u64, u64),
 }
 
-/// Adds up to 100,000 elements to a dense and to a sparse sketch, and compares registers, counts and
-/// errors. `seed` chooses the elements.
+/// Adds up to 100,000 elements to a dense and to a sparse sketch. Compares the registers of the two, their counts,
+/// and the errors of the counts. `seed` chooses the elements.
 ///
 /// # Errors
 /// The first error that it finds.
@@ -287,7 +286,8 @@ pub fn self_test(seed: u64, sparse_max: u64) -> Result<(), Wrong> {
         if count(&sparse) != Ok(counted) {
             return Err(Wrong::Disagree);
         }
-        // Six times the standard error of 1.04 / 128; of ten elements two may share a register.
+        // Six times the standard error of 1.04 / 128. Two of ten elements may share a register, so an error of 1 is
+        // allowed there.
         let most = if n == 10 { 1 } else { n * 6 * 104 / 12_800 + 1 };
         if counted.abs_diff(n) > most {
             return Err(Wrong::Error(n, counted.abs_diff(n)));

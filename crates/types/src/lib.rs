@@ -1,10 +1,9 @@
 //! Hashes, lists, sets, sorted sets and streams over a transaction's rows.
 //!
-//! A collection is *small* while all of it fits in the row of its key, packed by [`small`]. When it
-//! outgrows that, each of its elements becomes a row and the key's row only names their home; it
-//! does not go back. A command must not see which of the two forms it works on. It uses the module
-//! of its type, which keeps the choice in one place. The server, the simulator and the embedded
-//! interface all use these modules.
+//! A collection is *small* while all of it fits in the row of its key, packed by [`small`]. When it outgrows that
+//! row, each of its elements becomes a row, and the key's row only names the home of these rows. The collection never
+//! becomes small again. The module of each type chooses between the two forms, so that commands do not depend on the
+//! form. The server, the simulator and the embedded interface all use these modules.
 //!
 //! | module | one idea |
 //! |---|---|
@@ -44,13 +43,13 @@ pub use whole::{Part, copy, encoding, type_name, visit};
 
 use perdura_base::Error;
 
-/// Why an operation on a key did not happen. Nothing of it was written.
+/// Why an operation on a key failed. A failed operation has written nothing.
 #[derive(Debug, thiserror::Error)]
 pub enum Fault {
     /// The key holds a value of another type.
     #[error("the key holds a value of another type")]
     WrongType,
-    /// The transaction cannot continue, or must run again; to be handed on.
+    /// The transaction cannot continue, or must run again. Callers pass this on.
     #[error(transparent)]
     Abort(#[from] Error),
 }

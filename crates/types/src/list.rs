@@ -1,7 +1,7 @@
-//! Lists: items in the order in which they were put.
+//! Lists: items in the order in which commands have put them.
 //!
 //! Access to both ends and to any index costs the same whether the list is packed or made of rows.
-//! Work on the middle (LINSERT, LREM) costs its distance from the nearer end.
+//! Work on an item in the middle (LINSERT, LREM) costs as much as its distance from the nearer end.
 
 use perdura_base::TableId;
 use perdura_base::num::{to_u64, to_usize};
@@ -14,19 +14,19 @@ use crate::{Fault, Texts};
 
 /// The offset of the first item of a packed list.
 const FIRST: usize = 1;
-/// Items handed to the transaction at a time.
+/// The number of items that are handed to the transaction at a time.
 const PUSH_STEP: usize = 256;
 
 /// Opens the list of a key to read it.
 ///
 /// # Errors
-/// [`Fault::WrongType`]; an abort, to be handed on.
+/// [`Fault::WrongType`]; an abort, which the caller must pass on.
 pub fn source<'a>(tx: &'a Tx<'_>, table: TableId, key: &[u8]) -> Result<Option<Source<'a>>, Fault> {
     read(tx, table, key, Shape::List)
 }
 
-/// Returns an index of a command, where -1 is the last item, as an index from the front. `None`: it
-/// is before the first item. It may lie behind the last one.
+/// Converts an index of a command, where -1 is the last item, to an index from the front. The
+/// result may lie behind the last item. `None`: the index is before the first item.
 #[must_use]
 pub fn from_front(index: i64, len: u64) -> Option<u64> {
     if index < 0 {
@@ -36,7 +36,8 @@ pub fn from_front(index: i64, len: u64) -> Option<u64> {
     }
 }
 
-/// Returns the stretch between two indices of a command, both included. It may be empty.
+/// Converts two indices of a command, both included, to a range from the front, whose end is
+/// excluded. The range may be empty.
 #[must_use]
 pub fn stretch(from: i64, to: i64, len: u64) -> (u64, u64) {
     let from = from_front(from, len).unwrap_or(0);
@@ -57,7 +58,8 @@ pub fn at<'s>(source: &'s Source<'_>, index: u64) -> Option<Text<'s>> {
     }
 }
 
-/// Returns the items from one index to before another one, from either end.
+/// Returns the items from the index `from` to before `to`. The iterator can be read from either
+/// end.
 #[must_use]
 pub fn items<'s>(
     source: &'s Source<'_>,
@@ -67,15 +69,15 @@ pub fn items<'s>(
     Box::new(source.ranks(from, to).map(|entry| entry.item()))
 }
 
-/// Returns the indices of an item, for LPOS: from the `rank`-th match on, or from the back if it is
-/// negative. It returns at most `max` matches (0: all) and reads at most `looked` items (0: all).
-/// The rank is not 0.
+/// Returns the indices of the items that equal `item`, for LPOS: from the `rank`-th match on, or
+/// backward from the `-rank`-th match from the end if the rank is negative. It returns at most
+/// `max` matches (0: all) and reads at most `looked` items (0: all). The rank is not 0.
 #[must_use]
 pub fn positions(source: &Source<'_>, item: &[u8], rank: i64, max: u64, looked: u64) -> Vec<u64> {
     debug_assert_ne!(rank, 0, "matches are counted from one");
     let len = source.len();
     let looked = if looked == 0 { len } else { looked.min(len) };
-    // The least rank has no opposite, and skips nothing, as in Redis.
+    // The absolute value of `i64::MIN` does not fit. That rank skips no match, as in Redis.
     let mut skipped = rank.checked_abs().map_or(0, |rank| rank.unsigned_abs() - 1);
     let mut found = Vec::new();
     let mut look = |index: u64, text: Text<'_>| {
@@ -106,7 +108,7 @@ pub fn positions(source: &Source<'_>, item: &[u8], rank: i64, max: u64, looked: 
 /// Puts items at an end of a list that is being changed, one after the other.
 ///
 /// # Errors
-/// An abort, to be handed on.
+/// An abort, which the caller must pass on.
 pub fn push_all<'i>(
     change: &mut Change<'_>,
     tx: &mut Tx<'_>,
@@ -204,14 +206,14 @@ fn drop_rows(change: &mut Change<'_>, tx: &mut Tx<'_>, end: End, count: u64) -> 
     let len = change.len(tx)?;
     debug_assert!(count <= len, "a list has the items that go");
     if count == len {
-        // Without its header the list is removed in steps.
+        // The key's row is deleted at once, and the list's rows are removed later, in steps.
         return change.clear(tx);
     }
     Ok(tx.list_pop(change.table(), home, end, to_usize(count))?)
 }
 
-/// Pushes items at one end, one after the other, and returns the length of the list. It returns 0
-/// if the list does not exist and is not to be made.
+/// Pushes items at one end, one after the other, and returns the new length of the list. Returns 0
+/// if the list does not exist and the caller does not want it made.
 ///
 /// # Errors
 /// As [`source`].
@@ -252,8 +254,8 @@ pub fn pop(
     Ok(Some((items, change.finish(tx)?)))
 }
 
-/// Moves an item from an end of a list to an end of another list, or of the same one. Returns the
-/// item and whether any is left in the first list; `None` if the first list does not exist.
+/// Moves an item from an end of a list to an end of another list, or of the same list. Returns the
+/// item, and whether the first list still has items. `None`: the first list does not exist.
 ///
 /// # Errors
 /// As [`source`], for both.
@@ -282,8 +284,8 @@ pub fn shift(
     Ok(Some((popped.get(0).to_vec(), left)))
 }
 
-/// Replaces the item at an index of a command. Returns `None` if the list does not exist, false if
-/// it has no such index.
+/// Replaces the item at an index of a command. Returns `None` if the list does not exist, and
+/// `Some(false)` if it has no such index.
 ///
 /// # Errors
 /// As [`source`].
@@ -319,8 +321,8 @@ pub fn set(
     Ok(Some(true))
 }
 
-/// Puts an item before or behind the first one that equals `pivot`. Returns the new length of the
-/// list: `None` if the list does not exist, `Some(None)` if no item equals `pivot`.
+/// Puts an item before or behind the first item that equals `pivot`. Returns the new length of the
+/// list. `None`: the list does not exist. `Some(None)`: no item equals `pivot`.
 ///
 /// # Errors
 /// As [`source`].
@@ -360,8 +362,8 @@ pub fn insert(
     Ok(Some(Some(len)))
 }
 
-/// Keeps a stretch of indices as commands give them and removes the rest; `None` if there is no
-/// list.
+/// Keeps the items between two indices of a command, both included, and removes all others. `None`:
+/// the list does not exist.
 ///
 /// # Errors
 /// As [`source`].
@@ -381,8 +383,8 @@ pub fn trim(
     if (from, to) == (0, len) {
         return change.finish(tx).map(Some);
     }
-    // A short rest is cheaper to write again than the others are to remove, if the transaction may
-    // grow.
+    // If few items are kept, writing them to a new list is cheaper than removing all others. It
+    // needs a transaction that may grow.
     if tx.may_grow() && to - from <= (len - (to - from)) / 4 {
         let mut kept = Texts::default();
         if let Some(list) = change.stored(tx)? {
@@ -401,8 +403,8 @@ pub fn trim(
     change.finish(tx).map(Some)
 }
 
-/// Removes items that equal `item`: the first `count`, the last ones if `count` is negative, all if
-/// it is 0. Returns the number of removed items.
+/// Removes items that equal `item`: the first `count`, the last `-count` if `count` is negative, or
+/// all if it is 0. Returns the number of removed items.
 ///
 /// # Errors
 /// As [`source`].
@@ -419,7 +421,7 @@ pub fn remove(
     }) else {
         return Ok((0, Left::Nothing));
     };
-    // From the back, so that the indices before stay what they are.
+    // Items are removed from the back, so that the indices of the items before them do not change.
     found.sort_unstable_by(|a, b| b.cmp(a));
     debug_assert!(found.is_sorted_by(|a, b| a > b), "no index is found twice");
     let mut change = Change::open(tx, table, key, Shape::List)?;

@@ -1,6 +1,7 @@
 //! Integers as Redis reads and writes them.
 
-/// Reads an integer in its only form: no sign but `-`, no leading zeros, no spaces.
+/// Reads an integer in the one form that is written: no sign but `-`, no leading zeros, no spaces.
+/// `None` for any other text.
 #[must_use]
 pub fn parse_i64(text: &[u8]) -> Option<i64> {
     let (negative, digits) = match text {
@@ -28,7 +29,8 @@ pub fn parse_i64(text: &[u8]) -> Option<i64> {
     }
 }
 
-/// Reads an unsigned integer as C does: digits, perhaps with leading zeros, a `+`, and blanks before.
+/// Reads an unsigned integer as C does: digits, perhaps with leading zeros, perhaps behind blanks
+/// and a `+`.
 #[must_use]
 pub fn parse_u64(text: &[u8]) -> Option<u64> {
     let digit = |value: u64, byte: &u8| {

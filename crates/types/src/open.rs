@@ -1,7 +1,8 @@
-//! From a key to its collection, for reading: nothing, a packed one, or rows.
+//! Finds the collection of a key for reading. The key may not exist, or have a packed collection or
+//! one made of rows.
 //!
-//! [`Source`] is the one view of both forms. A command reads through it and does not see which form
-//! it reads. Only the order of the elements of a hash or a set may differ.
+//! [`Source`] reads both forms, so commands need not distinguish them. Only the order in which a
+//! hash or a set returns its elements may differ.
 
 use std::borrow::Cow;
 use std::hash::{Hash, Hasher};
@@ -27,7 +28,7 @@ pub enum View<'a> {
 /// Returns the collection in a key's row.
 ///
 /// # Errors
-/// [`Fault::WrongType`] if it is no collection of this shape.
+/// [`Fault::WrongType`] if the row does not have a collection of this shape.
 pub fn view(row: RowRef<'_>, shape: Shape) -> Result<View<'_>, Fault> {
     match row.kind() {
         Kind::Small(found) if found == shape => {
@@ -56,7 +57,7 @@ fn damaged(row: RowRef<'_>, expected: &str) -> Error {
 /// Opens the collection of a key to read it.
 ///
 /// # Errors
-/// [`Fault::WrongType`]; an abort, to be handed on.
+/// [`Fault::WrongType`]; an abort, which the caller must pass on.
 pub fn read<'a>(
     tx: &'a Tx<'_>,
     table: TableId,
@@ -109,7 +110,7 @@ impl Source<'_> {
         self.len() == 0
     }
 
-    /// Returns the element with this field or member. Not for lists.
+    /// Returns the element with this field or member. Lists have neither.
     #[must_use]
     pub fn find(&self, key: &[u8]) -> Option<Entry<'_>> {
         match self {
@@ -118,9 +119,9 @@ impl Source<'_> {
         }
     }
 
-    /// Returns all elements. Those of a list or a sorted set come in their order, and those of a
-    /// small hash or a small set in the order of their arrival. Integers in a small set come by
-    /// size.
+    /// Returns all elements. Lists and sorted sets return them in their order. A small set of
+    /// integers returns them by size. A small hash or another small set returns them in the order
+    /// in which they were added.
     #[must_use]
     pub fn iter(&self) -> Box<dyn Iterator<Item = Entry<'_>> + '_> {
         match self {
@@ -129,8 +130,8 @@ impl Source<'_> {
         }
     }
 
-    /// Returns the elements of a list or a sorted set from one rank to before another one, from
-    /// either end.
+    /// Returns the elements of a list or a sorted set from the rank `from` to before `to`. The
+    /// iterator can be read from either end.
     #[must_use]
     pub fn ranks(&self, from: u64, to: u64) -> Box<dyn DoubleEndedIterator<Item = Entry<'_>> + '_> {
         match self {
@@ -159,9 +160,9 @@ impl Source<'_> {
         }
     }
 
-    /// Returns about `count` elements from a cursor on, and the next cursor; 0 begins and ends. An
-    /// element that exists from the first call to the last is returned. A small collection is
-    /// returned at once.
+    /// Returns about `count` elements from a cursor on, and the next cursor. The cursor 0 begins an
+    /// iteration, and a returned 0 ends it. The iteration returns every element that exists from
+    /// the first call to the last. A small collection is returned in one call.
     #[must_use]
     pub fn scan(&self, cursor: u64, count: usize) -> (Vec<Entry<'_>>, u64) {
         match self {

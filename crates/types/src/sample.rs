@@ -1,18 +1,19 @@
 //! Random elements of a collection, each at most once.
 //!
-//! Few of many are drawn one by one until there are enough different ones. Many of few are taken
-//! from a list of all that is shuffled as far as needed.
+//! A few of many elements are drawn one by one, and repeated ones are dropped. To draw a large
+//! share, all elements are listed, and the list is shuffled as far as needed.
 
 use std::collections::HashSet;
 
 use crate::open::{Entry, Source};
 
-/// The least ratio of all elements to drawn ones. Below it, all elements are listed first.
+/// Elements of a collection of rows are drawn one by one if it has more than this many times as
+/// many. Otherwise all elements are listed first.
 const DRAWN_OF_MIN: u64 = 3;
 
 impl Source<'_> {
-    /// Returns `count` random elements, or all if there are no more, in no order. `random` returns
-    /// random numbers below its argument.
+    /// Returns `count` random elements in no order, or all elements if there are fewer. `random(n)`
+    /// must return a random number below `n`.
     pub fn sample(&self, count: u64, mut random: impl FnMut(u64) -> u64) -> Vec<Entry<'_>> {
         let len = self.len();
         let drawn = match self {

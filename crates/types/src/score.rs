@@ -1,14 +1,14 @@
 //! Scores as text, in the forms that Redis reads and writes.
 //!
-//! A score is written with 17 significant digits, as C's `%.17g` does, so that it comes back bit by
-//! bit; 0.1 therefore reads 0.10000000000000001. It is read as C's `strtod` reads it: decimal or
-//! hexadecimal, `inf` and `infinity` in any case.
+//! A score is written with 17 significant digits, as C's `%.17g` does. So reading it returns the
+//! same bits, and 0.1 is written as 0.10000000000000001. A score is read as C's `strtod` reads it:
+//! decimal or hexadecimal, `inf` and `infinity` in any case.
 
-/// Digits of a score.
+/// The number of significant digits of a score.
 const DIGITS: i32 = 17;
 
-/// Reads the score of a member: a number and nothing around it, neither NaN nor too large nor too
-/// small for a float.
+/// Reads the score of a member: a number without any text around it. `None` for NaN, and for
+/// numbers too large or too small for a float.
 #[must_use]
 pub fn parse(text: &[u8]) -> Option<f64> {
     let number = read(text)?;
@@ -24,11 +24,11 @@ pub fn parse(text: &[u8]) -> Option<f64> {
     (!number.is_nan() && !overflown && !vanished).then_some(number)
 }
 
-/// Reads a bound of a range of scores. Unlike [`parse`], it accepts blanks before the number, reads
-/// no number at all as zero, and a too large one as infinite.
+/// Reads a bound of a range of scores. Unlike [`parse`], it accepts blanks before the number. An
+/// empty text is zero, and a number that is too large is infinite.
 #[must_use]
 pub fn parse_bound(text: &[u8]) -> Option<f64> {
-    // C's string ends at its first zero byte.
+    // A string of C ends at its first zero byte.
     let text = text.split(|byte| *byte == 0).next().unwrap_or(text);
     if text.is_empty() {
         return Some(0.0);
@@ -92,7 +92,7 @@ pub fn push(out: &mut Vec<u8>, score: f64) {
         crate::number::push_i64(out, score as i64);
         return;
     }
-    // d.dddddddddddddddde±x, from which both forms of %g are made.
+    // The form is d.dddddddddddddddde±x. Both forms of `%g` are made from it.
     let text = format!("{score:.16e}");
     let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
     let exponent: i32 = exponent.parse().unwrap_or(0);

@@ -1,4 +1,4 @@
-//! Sets: members, and what several sets have in common.
+//! Sets, and the intersections, unions and differences of several sets.
 
 use std::collections::HashSet;
 
@@ -14,7 +14,7 @@ use crate::small::New;
 /// Opens the set of a key to read it.
 ///
 /// # Errors
-/// [`Fault::WrongType`]; an abort, to be handed on.
+/// [`Fault::WrongType`]; an abort, which the caller must pass on.
 pub fn source<'a>(tx: &'a Tx<'_>, table: TableId, key: &[u8]) -> Result<Option<Source<'a>>, Fault> {
     read(tx, table, key, Shape::Set)
 }
@@ -40,7 +40,7 @@ pub fn add<'m>(
     Ok(added)
 }
 
-/// Removes members. Returns the number of those that were there, and whether any is left.
+/// Removes members. Returns the number of removed members, and whether any is left.
 ///
 /// # Errors
 /// As [`source`].
@@ -53,11 +53,11 @@ pub fn remove<'m>(
     crate::change::remove_all(tx, table, key, Shape::Set, members)
 }
 
-/// Replaces the value of a key, of any type, by a new set. Without members the key is deleted.
-/// Returns whether the key existed.
+/// Replaces the key's value of any type by a new set. Without members, it deletes the key. Returns
+/// whether the key existed.
 ///
 /// # Errors
-/// An abort, to be handed on.
+/// An abort, which the caller must pass on.
 pub fn store<'m>(
     tx: &mut Tx<'_>,
     table: TableId,
@@ -75,18 +75,18 @@ pub fn store<'m>(
     Ok(was_there)
 }
 
-/// The way in which several sets are joined. A set that does not exist is empty.
+/// The members that a join of several sets has. A set that does not exist counts as empty.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Join {
-    /// Members of all.
+    /// Members that all sets have.
     Intersection,
-    /// Members of any.
+    /// Members that any of the sets has.
     Union,
-    /// Members of the first that are in no other.
+    /// Members of the first set that no other set has.
     Difference,
 }
 
-/// Joins sets, at most `max` members, each handed out once.
+/// Joins sets and calls `f` once for each member of the result, at most `max` times.
 ///
 /// # Errors
 /// An error of `f`.
@@ -108,7 +108,8 @@ pub fn join<'a>(
                 return Ok(());
             }
             let mut sets: Vec<&Source<'_>> = sets.iter().flatten().collect();
-            // The members of the smallest set are looked up in the larger ones, not the reverse.
+            // The members of the smallest set are looked up in the larger sets, because these
+            // look-ups are fewest.
             sets.sort_by_key(|set| set.len());
             let Some((first, others)) = sets.split_first() else {
                 return Ok(());
@@ -136,7 +137,8 @@ pub fn join<'a>(
             }
         }
         Join::Union => {
-            // The members of the last set differ from each other: they are looked up alone.
+            // The last set has no member twice. So its members are only looked up in the other
+            // sets, and are not remembered.
             let Some((last, others)) = sets.split_last() else {
                 return Ok(());
             };

@@ -3,11 +3,11 @@
 //! A command may collect a million elements before it writes or sorts them. With an allocation for
 //! each, freeing them would cost more than sorting them.
 
-/// Texts, one behind the other.
+/// A list of texts whose bytes lie one behind the other.
 #[derive(Debug, Clone, Default)]
 pub struct Texts {
     bytes: Vec<u8>,
-    /// The end of each text.
+    /// The offset of the end of each text.
     ends: Vec<usize>,
 }
 
@@ -22,7 +22,7 @@ impl Texts {
         self.ends.push(self.bytes.len());
     }
 
-    /// Forgets the texts and keeps their memory.
+    /// Removes all texts and keeps the allocated memory.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.ends.clear();
@@ -40,7 +40,7 @@ impl Texts {
         self.ends.is_empty()
     }
 
-    /// Returns the bytes of memory that they take.
+    /// Returns the number of bytes of memory that the texts take.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.bytes.capacity() + self.ends.capacity() * size_of::<usize>()

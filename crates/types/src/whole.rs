@@ -1,4 +1,4 @@
-//! Operations on a key of any type: its type's name, its encoding, its whole value.
+//! Operations on a key of any type: the name of its type, its encoding, and its whole value.
 
 use perdura_base::TableId;
 use perdura_txn::{Kind, RowRef, Shape, Tx};
@@ -20,8 +20,8 @@ pub fn type_name(row: &RowRef<'_>) -> &'static str {
     }
 }
 
-/// Returns the encoding that Redis would use for the value of a key, in the words of OBJECT
-/// ENCODING. Our limits decide what is small.
+/// Returns the encoding that Redis would use for the value of a key, in the words of OBJECT ENCODING. A collection
+/// counts as small if it is packed here.
 #[must_use]
 pub fn encoding(row: &RowRef<'_>) -> &'static str {
     const EMBEDDED_BYTES_MAX: usize = 44;
@@ -52,25 +52,25 @@ pub fn encoding(row: &RowRef<'_>) -> &'static str {
 pub enum Part<'a> {
     /// A whole string.
     String(&'a [u8]),
-    /// The first part of a collection: its shape and the number of elements that follow.
+    /// The start of a collection: its shape, and the number of parts that follow.
     Head(Shape, u64),
     /// A field of a hash and its value.
     Field(&'a [u8], &'a [u8]),
-    /// An item of a list; they come from front to back.
+    /// An item of a list. Items come from front to back.
     Item(&'a [u8]),
     /// A member of a set.
     Member(&'a [u8]),
-    /// A member of a sorted set; they come by score.
+    /// A member of a sorted set and its score. Members come in the order of the set.
     Scored(&'a [u8], f64),
-    /// A row of a stream, by its name.
+    /// The name of a stream's row and its value.
     Row(&'a [u8], &'a [u8]),
 }
 
-/// Passes the whole value of a key to `f`, part by part, and returns its expiry; `None` if there is no such
-/// key.
+/// Passes the whole value of a key to `f`, part by part. Returns the expiry of the key, milliseconds since 1970, if
+/// it has one. `None`: the key does not exist.
 ///
 /// # Errors
-/// An error of `f`; an abort, to be handed on.
+/// An error of `f`; an abort, which the caller must pass on.
 pub fn visit(
     tx: &Tx<'_>,
     table: TableId,
@@ -98,11 +98,11 @@ pub fn visit(
     Ok(Some(row.expiry_ms()))
 }
 
-/// Copies a key with its expiry onto another one, in the same table or another, and replaces its
-/// value. Returns whether there was anything to copy. A key copied onto itself stays.
+/// Copies a key's value and expiry to another key, in the same table or another, and replaces the value there.
+/// Returns false if the first key does not exist. A key copied onto itself is not changed.
 ///
 /// # Errors
-/// An abort, to be handed on.
+/// An abort, which the caller must pass on.
 pub fn copy(
     tx: &mut Tx<'_>,
     from_table: TableId,

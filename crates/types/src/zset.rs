@@ -1,8 +1,8 @@
 //! Sorted sets: members with scores, in the order of (score, member).
 //!
-//! Every range becomes a range of ranks: a range of scores or of members is first turned into
-//! ranks. Both forms then walk those from either end. A packed sorted set is kept in its order, so
-//! that a rank is a place in it.
+//! A range of scores or of members is first converted to a range of ranks. Both forms then read the
+//! members of that range, from either end. A packed sorted set is kept in its order, so a rank is
+//! an index.
 
 mod add;
 mod combine;
@@ -25,12 +25,12 @@ use crate::open::{Source, Text, read};
 /// Opens the sorted set of a key to read it.
 ///
 /// # Errors
-/// [`Fault::WrongType`]; an abort, to be handed on.
+/// [`Fault::WrongType`]; an abort, which the caller must pass on.
 pub fn source<'a>(tx: &'a Tx<'_>, table: TableId, key: &[u8]) -> Result<Option<Source<'a>>, Fault> {
     read(tx, table, key, Shape::Zset)
 }
 
-/// A member's place in the order of its set. Its score is no NaN.
+/// A member's place in the order of its set. The score is not NaN.
 struct Ordered<'a> {
     score: f64,
     member: &'a [u8],
@@ -64,7 +64,8 @@ pub fn rank(source: &Source<'_>, member: &[u8]) -> Option<u64> {
     }
 }
 
-/// Returns the members from one rank to before another one with their scores, from either end.
+/// Returns the members and their scores from the rank `from` to before `to`. The iterator can be
+/// read from either end.
 #[must_use]
 pub fn members<'s>(
     source: &'s Source<'_>,
@@ -76,7 +77,7 @@ pub fn members<'s>(
     Box::new(entries.map(|entry| (entry.key(), entry.score())))
 }
 
-/// Removes members. Returns the number of those that were there, and whether any is left.
+/// Removes members. Returns the number of removed members, and whether any is left.
 ///
 /// # Errors
 /// As [`source`].
@@ -89,8 +90,8 @@ pub fn remove<'m>(
     crate::change::remove_all(tx, table, key, Shape::Zset, members)
 }
 
-/// Removes the members from one rank to before another one. Returns their number, and whether any
-/// is left.
+/// Removes the members from the rank `from` to before `to`. Returns the number of removed members,
+/// and whether any is left.
 ///
 /// # Errors
 /// As [`source`].
@@ -113,7 +114,7 @@ pub fn remove_ranks(
     Ok((to - from, change.finish(tx)?))
 }
 
-/// Takes members off a sorted set that is being changed, in their order.
+/// Removes the members of a range of ranks and returns them in their order.
 fn take_ranks(
     change: &mut Change<'_>,
     tx: &mut Tx<'_>,
@@ -135,7 +136,8 @@ fn take_ranks(
 /// Members with their scores.
 pub type Members = Vec<(Vec<u8>, f64)>;
 
-/// Takes up to `max` members off an end, the outermost first; `None` if there is no sorted set.
+/// Removes up to `max` members from an end and returns them, the outermost first. `None`: the
+/// sorted set does not exist.
 ///
 /// # Errors
 /// As [`source`].
@@ -163,7 +165,7 @@ pub fn pop(
     Ok(Some((taken, change.finish(tx)?)))
 }
 
-/// Puts a member in with a score, whether it is there or not.
+/// Adds a member with a score, or changes its score if the set has it.
 fn put(change: &mut Change<'_>, tx: &mut Tx<'_>, member: &[u8], score: f64) -> Result<(), Fault> {
     debug_assert!(!score.is_nan(), "a score is a number");
     let packing = change.packing();

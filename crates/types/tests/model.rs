@@ -1,5 +1,5 @@
-//! Random operations on hashes and sets, compared with collections of the standard library. They
-//! cover small and large collections, the change from one to the other, aborts and restarts.
+//! Compares random operations on hashes and sets with collections of the standard library. The
+//! tests cover small and large collections, the change from small to large, aborts and restarts.
 
 #[path = "model/ordered.rs"]
 mod ordered;
@@ -112,7 +112,8 @@ fn hashes_agree_with_a_map_across_restarts() {
                     model.clear();
                 }
                 97 => {
-                    // Dropped as by a crash: only what is durable comes back.
+                    // The database is dropped without being closed, as by a crash. Only durable
+                    // changes come back.
                     let seen = db.transact(&db.all_partitions(), |_| Ok::<_, perdura::Error>(()));
                     db.wait(seen.expect("read").1).expect("durable");
                     drop(db);

@@ -1,20 +1,20 @@
-//! Latencies as a client sees them, in the words that all benches share.
+//! Latencies as clients see them, in the form that all benches share.
 
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
-/// The longest latency that the histogram distinguishes, microseconds.
+/// The longest latency that the histogram distinguishes, microseconds. Longer ones count as this.
 const LATENCY_US_MAX: u64 = 60_000_000;
 
-/// Returns an empty histogram of microseconds, with three digits.
+/// Returns an empty histogram of microseconds, with a precision of three digits.
 #[must_use]
 pub fn histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, LATENCY_US_MAX, 3).expect("fixed bounds")
 }
 
-/// Records `count` latencies of one length.
+/// Records `count` latencies of `us` microseconds.
 pub fn record(latencies: &mut Histogram<u64>, us: u64, count: u64) {
     latencies.saturating_record_n(us.clamp(1, LATENCY_US_MAX), count);
 }
@@ -30,16 +30,16 @@ pub fn micros(duration: Duration) -> u64 {
 pub struct LatencyUs {
     /// The median.
     pub p50: u64,
-    /// The bound that 99 of 100 latencies do not exceed.
+    /// The latency that 99 of 100 do not exceed.
     pub p99: u64,
-    /// The bound that 999 of 1000 latencies do not exceed.
+    /// The latency that 999 of 1000 do not exceed.
     pub p999: u64,
     /// The longest.
     pub max: u64,
 }
 
 impl LatencyUs {
-    /// Returns the latencies of a histogram, zeros if it is empty.
+    /// Returns the percentiles of a histogram, or zeros for an empty one.
     #[must_use]
     pub fn of(latencies: &Histogram<u64>) -> LatencyUs {
         if latencies.is_empty() {

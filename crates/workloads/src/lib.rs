@@ -1,4 +1,4 @@
-//! Workloads that measure the engine and its peers with one and the same client.
+//! Workloads that measure the engine and other systems with the same client.
 //!
 //! | module | one idea |
 //! |---|---|

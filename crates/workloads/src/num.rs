@@ -1,4 +1,4 @@
-//! Numbers for display: floats of counts, round steps, ratios that never divide by zero.
+//! Numbers for display: counts as floats, round steps, and ratios that never divide by zero.
 
 /// Returns a count as a float. It is exact up to 2^53.
 #[must_use]
@@ -19,7 +19,8 @@ pub fn ratio(a: f64, b: f64) -> f64 {
     if b > 0.0 { a / b } else { 0.0 }
 }
 
-/// Returns a step of 1, 2 or 5 times a power of ten that divides `top` into at most `ticks` parts.
+/// Returns a step that divides `top` into at most `ticks` parts. The step is 1, 2 or 5 times a
+/// power of ten.
 #[must_use]
 pub fn nice_step(top: f64, ticks: u32) -> f64 {
     if top.is_nan() || top <= 0.0 {
@@ -33,7 +34,7 @@ pub fn nice_step(top: f64, ticks: u32) -> f64 {
     factor.unwrap_or(10.0) * power
 }
 
-/// Rounds to four digits, for tables and files.
+/// Rounds to four significant digits, for tables and files.
 #[must_use]
 pub fn rounded(value: f64) -> f64 {
     if value == 0.0 || !value.is_finite() {
@@ -43,7 +44,7 @@ pub fn rounded(value: f64) -> f64 {
     (value * scale).round() / scale
 }
 
-/// Returns the middle value, zero if there are no values.
+/// Returns the median, or zero if there are no values.
 #[must_use]
 pub fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);

@@ -3,16 +3,16 @@
 use std::fs;
 use std::time::Duration;
 
-/// Clock ticks a second, as the kernel reports CPU time to programs.
+/// The number of clock ticks a second, the unit in which the kernel reports CPU time.
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// Returns the most memory a process has had resident, bytes.
+/// Returns the most memory that a process has had resident, bytes.
 #[must_use]
 pub fn peak_rss_bytes(pid: u32) -> Option<u64> {
     status_kib(pid, "VmHWM:").map(|kib| kib * 1024)
 }
 
-/// Returns the memory a process has resident, bytes.
+/// Returns the memory that a process has resident now, bytes.
 #[must_use]
 pub fn rss_bytes(pid: u32) -> Option<u64> {
     status_kib(pid, "VmRSS:").map(|kib| kib * 1024)
@@ -24,23 +24,23 @@ fn status_kib(pid: u32, field: &str) -> Option<u64> {
     line.split_whitespace().nth(1)?.parse().ok()
 }
 
-/// Returns the CPU time a process has used, user and system, seconds.
+/// Returns the CPU time that a process has used in user code and in the kernel together, seconds.
 #[must_use]
 pub fn cpu_seconds(pid: u32) -> Option<f64> {
     cpu_parts(pid).map(|(own, system)| own + system)
 }
 
-/// Returns the CPU time a process has used itself, and that of the kernel for it, seconds.
+/// Returns the CPU time that a process has used in user code, and the CPU time in the kernel, seconds.
 #[must_use]
 pub fn cpu_parts(pid: u32) -> Option<(f64, f64)> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name, in parentheses, may hold anything; the fields are counted after it.
+    // The name is in parentheses and may contain anything, so the fields are counted from the last parenthesis.
     let (_, rest) = text.rsplit_once(')')?;
     let ticks = |field: usize| rest.split_whitespace().nth(field)?.parse::<f64>().ok();
     Some((ticks(11)? / TICKS_PER_SECOND, ticks(12)? / TICKS_PER_SECOND))
 }
 
-/// Returns the CPU time of this thread so far. Time of waiting for a core is not included.
+/// Returns the CPU time that this thread has used. Waiting for a core is not included.
 #[must_use]
 pub fn thread_cpu() -> Duration {
     let spent = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);

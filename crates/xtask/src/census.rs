@@ -1,4 +1,4 @@
-//! Everything that is counted, with its places: a list for lowering a number.
+//! Prints every counted item with its place, to help lower a number.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use anyhow::Result;
 use crate::count::{Measure, assertions, find, rows, wording};
 use crate::product::read;
 
-/// Prints sizes and numbers as a table, and the places below it.
+/// Prints a table of sizes and numbers, and below it the places.
 ///
 /// # Errors
 /// A source that cannot be read.

@@ -1,4 +1,4 @@
-//! The numbers that only fall, crate by crate. Each counts something that makes the code harder to read.
+//! The numbers of each crate that may only fall. Each of them counts something that makes the code harder to read.
 //!
 //! | module | numbers |
 //! |---|---|
@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 
 use crate::product::Sources;
 
-/// One kind of number.
+/// One of the things that are counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Measure {
     /// Functions of more than 70 lines.
@@ -75,19 +75,19 @@ impl Measure {
     }
 }
 
-/// Something that was counted: its crate, its measure and its place.
+/// A counted item.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Found {
     /// The folder of its crate.
     pub folder: String,
-    /// The number that it adds one to.
+    /// The measure that counts it.
     pub measure: Measure,
-    /// Its place and its name.
+    /// The place and the name of the item.
     pub place: String,
 }
 
 impl Found {
-    /// Makes a finding of a place in a crate.
+    /// Makes an item of a crate.
     pub fn new(folder: &str, measure: Measure, place: String) -> Found {
         Found {
             folder: folder.to_owned(),
@@ -111,7 +111,7 @@ pub fn find(sources: &Sources) -> Vec<Found> {
     found
 }
 
-/// Returns the numbers by crate. A crate with nothing to count has zeros.
+/// Returns the numbers of each crate. A crate without counted items has zeros.
 pub fn rows(sources: &Sources, found: &[Found]) -> BTreeMap<String, Row> {
     let mut rows: BTreeMap<String, Row> = BTreeMap::new();
     for source in &sources.product {

@@ -1,4 +1,4 @@
-//! The list of sources, and the choice of those that are tests.
+//! Lists the sources, and distinguishes tests from code that ships.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ pub fn sources(root: &Path) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// Returns whether no part of a source ships.
+/// Returns whether a source consists of tests only.
 pub fn is_test_file(root: &Path, path: &Path) -> bool {
     let name = path.strip_prefix(root).unwrap_or(path);
     let within = |folder: &str| name.components().any(|part| part.as_os_str() == folder);
@@ -36,7 +36,7 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
     Ok(())
 }
 
-/// Returns whether the module beside or above declares this file for tests only.
+/// Returns whether the parent module declares this file as `#[cfg(test)]`.
 fn is_test_module(path: &Path) -> bool {
     let (Some(folder), Some(stem)) = (path.parent(), path.file_stem()) else {
         return false;

@@ -1,5 +1,4 @@
-//! The layer rule: an edge leads to a lower layer, never sideways among core crates, and nothing
-//! in the core depends on a leaf.
+//! The layer rule. A crate of the core may only depend on crates of lower layers, and never on a leaf.
 //!
 //! Only `[dependencies]` and `[build-dependencies]` count. Tests may use any crate.
 
@@ -9,10 +8,10 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-/// The layer of leaves: programs, bindings and tools, which may use each other.
+/// The layer of the leaves: programs, bindings and tools, which may depend on each other.
 const LEAF: u8 = 8;
 
-/// Every crate of the core with its layer. A crate that is not listed is a leaf.
+/// Every crate of the core, with its layer. A crate that is not in the list is a leaf.
 const CORE: [(&str, u8); 15] = [
     ("perdura-base", 0),
     ("perdura-formats", 1),
@@ -79,8 +78,8 @@ fn judge(edges: &BTreeMap<String, Vec<String>>) -> Vec<String> {
     faults
 }
 
-/// Returns the package's name and the packages it depends on, from a manifest's text. Manifests here are plain: each
-/// dependency is one line or a separate table.
+/// Returns the name of a package and the packages that it depends on, from the text of its manifest. Manifests here
+/// are simple: each dependency is one line or a separate table.
 fn parse(manifest: &str) -> (Option<String>, Vec<String>) {
     let mut package = None;
     let mut uses = Vec::new();
@@ -112,7 +111,7 @@ fn parse(manifest: &str) -> (Option<String>, Vec<String>) {
     (package, uses)
 }
 
-/// Returns the package behind a dependency that has another name here.
+/// Returns the true name of a dependency that the manifest renames; `None` if it is not renamed.
 fn renamed(value: &str) -> Option<&str> {
     let rest = value
         .split_once("package")?

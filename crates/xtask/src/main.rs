@@ -1,12 +1,13 @@
 //! Checks of the repository that the compiler does not make.
 //!
 //! * `cargo xtask layers`: a crate depends only on crates of lower layers.
-//! * `cargo xtask tidy`: the house rules that can be read from the text.
-//! * `cargo xtask subjects`: the subjects of commits.
-//! * `cargo xtask census`: everything that is counted, crate by crate, with its places.
-//! * `cargo xtask record`: notes numbers that have fallen; see `ratchet.rs`.
+//! * `cargo xtask tidy`: the house rules that can be checked in the text.
+//! * `cargo xtask subjects`: the lengths of the subjects of commits.
+//! * `cargo xtask census`: prints every counted item, crate by crate, with its place.
+//! * `cargo xtask record`: records numbers that have fallen; see `ratchet.rs`. It also writes the
+//!   file of all messages.
 //!
-//! The checks print every fault with its place. They end with exit code 1 if there is a fault.
+//! Each check prints every fault with its place, and ends with exit code 1 if there is a fault.
 
 mod census;
 mod count;
@@ -60,7 +61,7 @@ fn record(root: &Path) -> anyhow::Result<()> {
     messages::record(root, &sources.product)
 }
 
-/// Returns the workspace: two directories above this crate.
+/// Returns the directory of the workspace, two levels above this crate.
 fn root() -> PathBuf {
     let here = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
     here.ancestors()

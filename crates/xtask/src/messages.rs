@@ -1,8 +1,8 @@
-//! All messages that an operator, or a program that uses the library, may see, in one file.
+//! Collects, in one file, all messages that an operator or a program that uses the library may see.
 //!
-//! `docs/messages.txt` has each text of the product's code once, by crate and file. `cargo xtask tidy` fails if the file is
-//! stale, and `cargo xtask record` writes it. So a change of a message appears in its commit, and a reader can review all of
-//! them as a whole.
+//! `docs/messages.txt` has each text in the product's code once, by crate and file. `cargo xtask tidy` fails if the
+//! file is not up to date, and `cargo xtask record` writes it. So a commit that changes a message shows the change in
+//! this file, and a reader can review all messages together.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -16,16 +16,16 @@ use syn::{Attribute, ExprMethodCall, Lit, Macro};
 
 use crate::product::{Source, Text};
 
-/// The file, below the workspace.
+/// The path of the file in the workspace.
 pub const FILE: &str = "docs/messages.txt";
 
-/// The least words of a message.
+/// A text with fewer words than this is not a message.
 const WORDS_MIN: usize = 2;
 
 /// Crates whose texts only developers see.
 const FOR_DEVELOPERS: [&str; 5] = ["xtask", "differ", "sim", "steal", "workloads"];
 
-/// Macros whose text says that the program is wrong.
+/// Macros whose text reports a mistake in the program.
 const OF_BUGS: [&str; 9] = [
     "assert",
     "assert_eq",
@@ -59,7 +59,7 @@ pub fn text(sources: &[Source]) -> String {
     text
 }
 
-/// Returns the messages of a source as a document whose sentences are judged.
+/// Returns the messages of a source as a document, so that its sentences can be checked.
 pub fn document(source: &Source) -> Option<Text> {
     let is_product = !FOR_DEVELOPERS.contains(&source.text.folder.as_str());
     let messages: Vec<String> = is_product.then(|| of(source))?.into_iter().collect();
@@ -71,7 +71,7 @@ pub fn document(source: &Source) -> Option<Text> {
     })
 }
 
-/// Returns a fault if the file is not as it would be written.
+/// Returns a fault if the file is not up to date.
 ///
 /// # Errors
 /// The file cannot be read.
@@ -88,7 +88,7 @@ pub fn check(root: &Path, sources: &[Source]) -> Result<Vec<String>> {
 /// Writes the file.
 ///
 /// # Errors
-/// It cannot be written.
+/// The file cannot be written.
 pub fn record(root: &Path, sources: &[Source]) -> Result<()> {
     fs::write(root.join(FILE), text(sources)).context(FILE)
 }
@@ -108,7 +108,7 @@ impl Collector {
     fn note(&mut self, literal: &str) {
         let words = literal.split_whitespace();
         let words = words.filter(|word| word.chars().filter(|c| c.is_alphabetic()).count() > 1);
-        // Examples of a verb are commands.
+        // Examples in the help of a command line are not messages.
         if words.count() >= WORDS_MIN && !literal.starts_with("Examples:") {
             self.found.insert(literal.to_owned());
         }
@@ -130,7 +130,7 @@ impl Collector {
 }
 
 impl<'ast> Visit<'ast> for Collector {
-    // The text of a comment is no message.
+    // Of the attributes, only `error` and `command` have messages. A doc comment is an attribute, too.
     fn visit_attribute(&mut self, attribute: &'ast Attribute) {
         if let Ok(list) = attribute.meta.require_list()
             && (list.path.is_ident("error") || list.path.is_ident("command"))
@@ -146,7 +146,7 @@ impl<'ast> Visit<'ast> for Collector {
         }
     }
 
-    // The text of `expect` is for a developer with a backtrace: no message.
+    // The text of `expect` is for developers, who have a backtrace. It is not a message.
     fn visit_expr_method_call(&mut self, call: &'ast ExprMethodCall) {
         self.visit_expr(&call.receiver);
         if call.method != "expect" {

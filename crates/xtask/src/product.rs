@@ -10,11 +10,11 @@ use crate::files::{is_test_file, sources};
 
 /// One source file of a crate.
 pub struct Source {
-    /// The top module of its crate that it belongs to.
+    /// The top module of the crate to which the file belongs.
     pub module: String,
-    /// Its text.
+    /// The whole text.
     pub text: Text,
-    /// Its items, tests left out.
+    /// The items, without tests.
     pub items: File,
 }
 
@@ -22,24 +22,24 @@ pub struct Source {
 pub struct Sources {
     /// The files that ship.
     pub product: Vec<Source>,
-    /// Files of which nothing ships.
+    /// The files that consist of tests only.
     pub tests: Vec<Text>,
-    /// Documents.
+    /// The documents.
     pub documents: Vec<Text>,
 }
 
 /// A text with a name.
 pub struct Text {
-    /// Its path below the workspace.
+    /// The path in the workspace.
     pub name: String,
-    /// The folder of its crate; `docs` or `top` for a document.
+    /// The folder of the crate. For a document, `docs` or `top`.
     pub folder: String,
     /// The text.
     pub text: String,
 }
 
 impl Text {
-    /// Makes a text of a path below the workspace.
+    /// Makes a text from its path in the workspace.
     pub fn new(name: String, text: String) -> Text {
         let mut parts = name.split('/');
         let folder = match (parts.next(), parts.next()) {
@@ -78,7 +78,7 @@ pub fn read(root: &Path) -> Result<Sources> {
     for path in sources(root)? {
         let text = text(root, &path)?;
         let module = module(&text.name);
-        // A suite of checks is for the tests of other crates.
+        // The `conformance` modules are checks that the tests of other crates run.
         let ships = module.filter(|module| !is_test_file(root, &path) && module != "conformance");
         match ships {
             Some(module) => all.product.push(parse(module, text)?),
@@ -91,7 +91,7 @@ pub fn read(root: &Path) -> Result<Sources> {
 /// Parses a source file.
 ///
 /// # Errors
-/// Text that is no Rust.
+/// The text is not Rust.
 pub fn parse(module: String, text: Text) -> Result<Source> {
     let parsed = syn::parse_file(&text.text);
     let name = &text.name;
@@ -104,7 +104,7 @@ pub fn parse(module: String, text: Text) -> Result<Source> {
     })
 }
 
-/// Returns a source that a test has written.
+/// Parses a source that a test contains.
 #[cfg(test)]
 pub fn parsed(name: &str, text: &str) -> Source {
     let text = Text::new(name.to_owned(), text.to_owned());
@@ -192,7 +192,7 @@ fn attributes(item: &Item) -> &[Attribute] {
     }
 }
 
-/// Returns whether an item is compiled only if `test` is set, as far as its text says.
+/// Returns whether an item is compiled only for tests, as far as its attributes show.
 fn is_test(attrs: &[Attribute]) -> bool {
     attrs.iter().any(|attr| {
         let is_cfg = attr.path().is_ident("cfg");

@@ -1,8 +1,8 @@
-//! The recorded numbers of each crate, which only fall.
+//! The recorded numbers of each crate, which may only fall.
 //!
-//! `ratchet.txt` has a line for each crate. `cargo xtask tidy` fails when a number differs from the recorded one. When
-//! it has risen, the change must be mended. When it has fallen, `cargo xtask record` notes that, so that it cannot rise
-//! again unseen.
+//! `ratchet.txt` has a line for each crate. `cargo xtask tidy` fails if a number differs from the recorded one. If
+//! the number has risen, the change must be corrected. If it has fallen, `cargo xtask record` records it, so that it
+//! cannot rise again unnoticed.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -13,12 +13,13 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::count::{Found, Measure, Row};
 
-/// The file with the recorded numbers, below the workspace.
+/// The path of the file with the recorded numbers, in the workspace.
 const FILE: &str = "crates/xtask/ratchet.txt";
 
 type Rows = BTreeMap<String, Row>;
 
-/// Returns a fault for each number that differs from the recorded one. If it has risen, the fault names the places.
+/// Returns a fault for each number that differs from the recorded one. If the number has risen, the fault has the
+/// places.
 ///
 /// # Errors
 /// The file cannot be read.

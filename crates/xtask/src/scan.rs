@@ -1,5 +1,4 @@
-//! The least reading of Rust source that can judge it line by line: it separates code that ships from comments and
-//! tests.
+//! Reads Rust source line by line, just far enough to distinguish code that ships from comments and tests.
 
 /// The kind of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

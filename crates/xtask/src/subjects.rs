@@ -1,11 +1,12 @@
-//! The subjects of commits: short enough to be read in a list.
+//! Checks that the subjects of commits are short enough to be read in a list.
 
 use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result};
 
-/// The time of the last commit that the rule does not judge. A time is known in a shallow clone too, where that commit is not.
+/// The time of the newest commit that the rule does not check. The commit itself may be missing in a shallow clone,
+/// but its time still works.
 const SINCE: &str = "2026-11-28T18:50:55Z";
 
 /// The most characters of a subject.
@@ -13,7 +14,8 @@ const CHARACTERS_MAX: usize = 72;
 
 /// Returns a fault for each subject that is too long, in the commits that are newer than [`SINCE`].
 ///
-/// Sources without a history, such as an unpacked archive, have none that could be judged. It prints that.
+/// Sources without a history, such as an unpacked archive, have no commits to check. The function then prints that
+/// and returns no faults.
 ///
 /// # Errors
 /// `git` cannot be run.
@@ -31,7 +33,7 @@ pub fn check(root: &Path) -> Result<Vec<String>> {
     Ok(log.lines().filter_map(judge).collect())
 }
 
-/// Returns the fault of a line of the log: a hash and a subject.
+/// Returns the fault of a line of `git log`, which is a hash and a subject. `None`: the subject is short enough.
 fn judge(line: &str) -> Option<String> {
     let (hash, subject) = line.split_once(' ')?;
     let count = subject.chars().count();

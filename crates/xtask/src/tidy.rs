@@ -1,4 +1,4 @@
-//! House rules that can be read from the text of the sources.
+//! Checks the house rules that can be checked in the text of the sources.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,11 +14,11 @@ use crate::product::read;
 use crate::ratchet;
 use crate::scan::{Kind, lines, without_strings};
 
-/// A file longer than this holds more than one idea.
+/// The most lines of a file. A longer one should be divided.
 const LINES_MAX: usize = 600;
 
-/// The least assertions in a thousand lines of each crate, as `cargo xtask census` counts
-/// them. A floor is raised when a crate has come above it, and never lowered.
+/// The least number of assertions in a thousand lines of each crate, as `cargo xtask census` counts them. A number is
+/// raised when its crate has exceeded it, and is never lowered.
 const ASSERTIONS: [(&str, usize); 20] = [
     ("base", 16),
     ("formats", 13),
@@ -61,8 +61,8 @@ const BANNED: [(&str, &str); 9] = [
     ("RandomState", "a seeded hash"),
 ];
 
-/// Ways to write to stdout and stderr, which no serving thread may use. A full disk would end the thread, and a pipe
-/// that is not read would stop it.
+/// Macros and functions that write to stdout or stderr. No serving thread may use them: writing to a full disk would
+/// end the thread, and writing to a pipe without a reader would block it.
 const PRINTS: [&str; 6] = [
     "println!",
     "print!",
@@ -82,7 +82,7 @@ const PRINTERS: [&str; 5] = [
     "crates/server/src/fuzz/",
 ];
 
-/// The files at the boundary to the machine, and the modules that each may use.
+/// The files that call the operating system, and the modules of the standard library that each may use.
 const BOUNDARY: [(&str, &[&str]); 9] = [
     ("crates/device/src/descriptors.rs", &["std::fs"]),
     ("crates/device/src/file.rs", &["std::fs"]),
@@ -126,7 +126,7 @@ pub fn check(root: &Path) -> Result<Vec<String>> {
     Ok(faults)
 }
 
-/// Returns a fault for each crate whose assertions are below its floor.
+/// Returns a fault for each crate that has fewer assertions than [`ASSERTIONS`] requires.
 fn too_few(crates: &BTreeMap<String, Size>) -> Vec<String> {
     let fault = |(name, floor): (&str, usize)| {
         let density = crates.get(name).map_or(0, |size| size.density());
@@ -139,7 +139,8 @@ fn too_few(crates: &BTreeMap<String, Size>) -> Vec<String> {
     ASSERTIONS.into_iter().filter_map(fault).collect()
 }
 
-/// Returns the faults of one file. `name` is its path below the workspace. `is_test` says that no part of it ships.
+/// Returns the faults of one file. `name` is its path in the workspace. `is_test` is true if the file consists of
+/// tests only.
 fn judge(name: &str, source: &str, is_test: bool) -> Vec<String> {
     let mut faults = Vec::new();
     let count = source.lines().count();
@@ -183,7 +184,7 @@ fn judge(name: &str, source: &str, is_test: bool) -> Vec<String> {
     faults
 }
 
-/// Returns whether code calls `call`. It does not find `print!` within `eprint!`.
+/// Returns whether `code` calls `call`. A `print!` within `eprint!` does not count.
 fn calls(code: &str, call: &str) -> bool {
     code.match_indices(call).any(|(at, _)| {
         let before = code[..at].chars().next_back();
@@ -197,7 +198,7 @@ fn below_engine(name: &str) -> bool {
         .any(|folder| name.starts_with(&format!("crates/{folder}/src/")))
 }
 
-/// Returns whether a file ships in a library or in the command. Examples may print anything.
+/// Returns whether a file is part of a library or of the command and may not print. Examples may print.
 fn may_not_print(name: &str) -> bool {
     name.contains("/src/") && !PRINTERS.iter().any(|printer| name.starts_with(printer))
 }
@@ -208,7 +209,7 @@ fn allowed(name: &str, call: &str) -> bool {
         .any(|(file, calls)| *file == name && calls.contains(&call))
 }
 
-/// Returns the marks of unfinished work, spelled so that this file does not contain them.
+/// Returns the words that mark unfinished work. They are put together here, so that this file does not contain them.
 fn unfinished_words() -> [String; 3] {
     [
         ["TO", "DO"].concat(),
@@ -217,7 +218,7 @@ fn unfinished_words() -> [String; 3] {
     ]
 }
 
-/// Returns the start of a path that exists on one machine only. `None`: the line has no such path.
+/// Returns the start of a path that exists only on a developer's machine. `None`: the line has no such path.
 fn machine_path(line: &str) -> Option<&'static str> {
     [
         "/tm\u{70}/",
@@ -230,7 +231,7 @@ fn machine_path(line: &str) -> Option<&'static str> {
     .find(|path| line.contains(path))
 }
 
-/// Returns the format pages that a source mentions.
+/// Returns the pages about formats that a source mentions.
 fn format_pages(source: &str) -> Vec<String> {
     let mut pages = Vec::new();
     for (at, _) in source.match_indices("docs/formats/") {

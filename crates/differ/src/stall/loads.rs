@@ -1,8 +1,8 @@
-//! The loads of the stall meter: one row each.
+//! The loads of the stall meter, one in each row.
 //!
-//! Every row has a size `n`: that many elements, keys or commands, or 59 `n` bytes. The collection of a command is at
-//! `c`, and a second one is at `d`. Elements are numbers in no order, so that the same elements can be sorted, scored
-//! and joined.
+//! Every load has a size `n`: it concerns `n` elements, keys or commands, or 59 `n` bytes. The collection of a
+//! command is at the key `c`, and a second collection at `d`. Elements are numbers that are not in order, so that the
+//! same elements can be sorted, scored and joined.
 
 mod streams;
 
@@ -13,11 +13,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// The requests that a load sends while another client PINGs.
 pub enum Run {
-    /// These requests, in one piece, from every client.
+    /// Every client sends these requests in one piece.
     Send(fn(u64) -> Requests),
-    /// This request, with the size in place of `{n}`.
+    /// One client sends this request, with the size in place of `{n}`.
     Ask(&'static str),
-    /// RESTORE of the DUMP of `c`.
+    /// RESTORE of a DUMP of the key `c`.
     Restore,
     /// No request: the keys expire by themselves.
     Expire,
@@ -27,11 +27,11 @@ pub enum Run {
 pub struct Load {
     /// Its name.
     pub name: &'static str,
-    /// The requests that are sent before it and not measured.
+    /// The requests that prepare the load. They are not measured.
     pub before: fn(u64) -> Requests,
     /// The load itself.
     pub run: Run,
-    /// The number of connections that send it at once.
+    /// The number of connections that send the load at the same time.
     pub clients: usize,
 }
 
@@ -80,7 +80,7 @@ pub static LOADS: &[Load] = &[
     load("MSET of n/2", nothing, |n| words("MSET", pairs(n))),
     asks("FLUSHALL of n keys", keys, "FLUSHALL"),
     one("n keys expire at once", keys_that_expire, Run::Expire),
-    // Whole collections removed, renamed, copied, dumped.
+    // Commands that remove, rename, copy or dump whole collections.
     asks("DEL of a hash of n", hash, "DEL c"),
     asks("DEL of a list of n", list, "DEL c"),
     asks("DEL of a set of n", set, "DEL c"),
@@ -213,7 +213,7 @@ fn swaps(n: u64) -> Requests {
     (0..n / 100).map(|_| "SWAPDB 0 1").collect()
 }
 
-/// Makes distinct numbers in no order.
+/// Returns the `i`-th number. The numbers differ from each other and are not in order.
 fn number(i: u64) -> Vec<u8> {
     (i * 2_654_435_761 % (1 << 32)).to_string().into_bytes()
 }
@@ -222,7 +222,8 @@ fn numbers(n: u64) -> impl Iterator<Item = Vec<u8>> {
     (0..n).map(number)
 }
 
-/// Makes names and values, or scores and members, by turns: `n` words, because Redis takes no more than 2^20.
+/// Makes `n` words: names and values, or scores and members, alternately. There are no `n` pairs, because Redis takes
+/// no more than 2^20 words.
 fn pairs(n: u64) -> impl Iterator<Item = Vec<u8>> {
     (0..n / 2).flat_map(|i| [number(i), number(i + 1)])
 }
@@ -237,7 +238,7 @@ fn keys(n: u64) -> Requests {
         .sum()
 }
 
-/// Makes keys that expire at one moment, by which all of them should be set.
+/// Makes keys that expire at the same moment, late enough that all keys are set before.
 fn keys_that_expire(n: u64) -> Requests {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let at = now.unwrap_or_default() + Duration::from_millis(300 + n / 100);

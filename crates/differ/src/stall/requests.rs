@@ -1,4 +1,4 @@
-//! Requests as bytes that are sent in one piece.
+//! Requests as bytes that can be sent in one piece.
 
 use crate::wire::encode;
 use std::iter::Sum;
@@ -10,9 +10,9 @@ const BATCH: u64 = 500;
 /// Requests in the order in which they are sent.
 #[derive(Debug, Default)]
 pub struct Requests {
-    /// Their bytes on the wire.
+    /// The bytes of the requests on the wire.
     pub bytes: Vec<u8>,
-    /// The number of their replies.
+    /// The number of replies to expect.
     pub count: usize,
 }
 
@@ -70,7 +70,8 @@ pub fn words(line: &str, more: impl IntoIterator<Item = Vec<u8>>) -> Requests {
     one
 }
 
-/// Makes requests that begin with `line` and add an element for each number of a range.
+/// Makes requests that begin with `line`. `element` makes the words of each number of the range,
+/// and a request has those of up to 500 numbers.
 pub fn fill<const W: usize>(
     line: &str,
     range: Range<u64>,

@@ -1,7 +1,7 @@
-//! The commands that count as a use of a key: OBJECT IDLETIME after each command.
+//! Tests which commands count as a use of a key, with OBJECT IDLETIME after each command.
 //!
-//! No test waits. A key is restored with an idle time of 5000 s, and a command runs. Then the key is either as idle as
-//! before or was used just now.
+//! The tests do not wait. A key is restored with an idle time of 5000 s, and then a command runs. Afterwards the idle
+//! time is either still about 5000 s, or the command has reset it.
 
 use perdura_differ::pair::{Pair, Side};
 use perdura_differ::wire::{Wire, encode};
@@ -17,8 +17,8 @@ const VALUES: [&[&str]; 5] = [
     &["ZADD", "from", "1", "a", "2", "b"],
 ];
 
-/// Commands about the key `k`. If the key to look at is another one, it follows, with its database behind `@`. The set
-/// `set` and the list `list` exist too.
+/// Commands on the key `k`. If another key is to be checked, its name and `@` with its database follow the command.
+/// The set `set` and the list `list` exist, too.
 const COMMANDS: &str = "
 OBJECT ENCODING k;OBJECT IDLETIME k;OBJECT REFCOUNT k;OBJECT FREQ k;TTL k;PTTL k;EXPIRETIME k
 PEXPIRETIME k;TYPE k;EXISTS k;TOUCH k;DUMP k;MEMORY USAGE k;SCAN 0 COUNT 100;KEYS *;RANDOMKEY
@@ -65,7 +65,7 @@ fn was_used(wire: &mut Wire, key: &str) -> Option<bool> {
 fn the_commands_that_count_as_a_use_of_a_key_are_those_of_redis() {
     let pair = Pair::start().expect("both servers");
     let mut wires = [Side::Theirs, Side::Ours].map(|side| pair.connect(side).expect("connected"));
-    // Redis does not persist anything either.
+    // Our server need not wait until changes are durable, because this Redis does not persist them either.
     call(&mut wires[1], "CLIENT DURABILITY mem");
     let (mut used, mut differ) = (0, Vec::new());
     for value in VALUES {
@@ -126,7 +126,7 @@ fn idle_times_that_are_not_kept_are_refused_and_begin_when_they_are_asked_for() 
     assert_eq!(was_used(&mut wire, "k"), Some(true));
     restored(&mut wire, VALUES[0]);
     assert_eq!(was_used(&mut wire, "k"), Some(false));
-    // A change of another setting does not make the keys look used.
+    // Changing another setting must not make the keys look used.
     call(&mut wire, "CONFIG SET slowlog-max-len 10");
     assert_eq!(was_used(&mut wire, "k"), Some(false));
 }

@@ -1,10 +1,10 @@
-//! Scripts that programs use: locks, limiters, queues, leaderboards. Both servers get the same calls, and must give the
-//! same replies.
+//! Scripts as real programs use them: locks, limiters, queues, leaderboards. Both servers get the same calls, and
+//! must give the same replies.
 
 use perdura_differ::pair::{Pair, Side};
 use perdura_differ::wire::Wire;
 
-/// A script, its purpose, and its calls: keys before the bar, arguments behind it.
+/// A script, its purpose, and its calls. In a call, keys are before the bar and arguments behind it.
 struct Known {
     what: &'static str,
     source: &'static str,
@@ -236,12 +236,12 @@ fn scripts_that_programs_have_answer_as_with_redis() {
             assert!(!ours.is_error() || meant, "{}: {call}: {text}", known.what);
         }
     }
-    // Their writes are equal, too.
+    // The scripts must have left equal data, too.
     let (ours, theirs) = both(&["EVAL", SUM, "0"]);
     assert_eq!(ours, theirs);
 }
 
-/// A script that returns all keys in order, with their contents.
+/// A script that returns all keys, sorted, with their contents.
 const SUM: &str = "local keys = redis.call('KEYS', '*') table.sort(keys) local out = {} for _, k in ipairs(keys) do local \
                    t = redis.call('TYPE', k).ok out[#out + 1] = k if t == 'string' then out[#out + 1] = \
                    redis.call('GET', k) elseif t == 'list' then out[#out + 1] = redis.call('LRANGE', k, 0, -1) elseif t \

@@ -1,4 +1,4 @@
-//! Estimated counts under limits that change. A restart forgets this setting, so random scripts do not use it.
+//! Compares HyperLogLogs under limits that change. A restart resets the limit, so random scripts do not change it.
 
 use perdura_differ::pair::{Pair, Side};
 

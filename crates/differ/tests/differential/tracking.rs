@@ -1,17 +1,19 @@
-//! Client-side caches: random reads, writes and changes of mode, and the invalidations that our server and Redis send
-//! to each client. They may come in one message or in several, because rounds of the two loops differ.
+//! Client-side caches: makes random reads, writes and changes of mode, and compares the invalidations that our server
+//! and Redis send to each client. The servers may group the invalidations into messages differently, because the
+//! rounds of their loops differ.
 
 use perdura_differ::pair::{Pair, Side};
 use perdura_differ::reply::Reply;
 use perdura_differ::wire::Wire;
 use std::collections::BTreeMap;
 
-/// The number of clients of each server. The last one never tracks and speaks RESP2.
+/// The number of clients of each server. The last client never tracks and speaks RESP2.
 const CLIENTS: usize = 4;
 
 struct Clients {
     wires: Vec<Wire>,
-    /// A client that always tracks. Without one, our server forgets the reads, and Redis does not.
+    /// A client that always tracks. If no client tracked, our server would drop the recorded reads, and Redis would
+    /// not.
     _keeper: Wire,
     ids: Vec<String>,
 }
@@ -36,8 +38,8 @@ impl Clients {
         }
     }
 
-    /// Sends a command of a client. Returns its reply, and the number of invalidations of each key that each client
-    /// got. `@n` is the id of a client.
+    /// Sends a command from the client `who`. In `words`, `@n` is the id of client `n`. Returns the reply, and for
+    /// each client the number of invalidations of each key.
     fn say(&mut self, who: usize, words: &[&str]) -> (String, Vec<BTreeMap<String, u32>>) {
         let words: Vec<&str> = words
             .iter()

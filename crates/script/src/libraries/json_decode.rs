@@ -1,11 +1,11 @@
-//! `cjson.decode`: JSON as values, with the defaults and the error texts of lua-cjson 2.1. As there, strings may hold
-//! any bytes. No parser of JSON that is available allows that.
+//! `cjson.decode` converts JSON to values, with the defaults and the error texts of lua-cjson 2.1. As in lua-cjson,
+//! strings may contain any bytes, which no available JSON parser allows.
 
 use super::{Fault, Outcome, bad_argument, string_arg};
 use crate::vm::Shared;
 use mlua::{Lua, MultiValue, Value};
 
-/// The greatest depth of values. Deeper values are an error.
+/// The greatest depth of nested values. Deeper values are an error.
 const DEPTH_MAX: usize = 1000;
 
 /// Implements `cjson.decode(text)`.
@@ -49,7 +49,7 @@ enum Token {
     Error(&'static str),
 }
 
-/// A token and the place where it begins.
+/// A token, and the offset at which it begins.
 type Placed = (Token, usize);
 
 fn unexpected(wanted: &str, (token, at): &Placed) -> Fault {
@@ -135,7 +135,7 @@ impl Parser<'_> {
         Token::Error("invalid token")
     }
 
-    /// Returns the longest number that begins here.
+    /// Returns the longest number at the present offset.
     fn number(&mut self) -> Token {
         let rest = &self.text[self.at..];
         let digits = |from: usize| {
@@ -207,7 +207,8 @@ impl Parser<'_> {
         }
     }
 
-    /// Returns the character behind `\u`. Two escapes may make one character.
+    /// Returns the character of the escape whose `\u` has been read. A surrogate pair of two escapes makes one
+    /// character. `None`: the escape is invalid.
     fn unicode(&mut self) -> Option<char> {
         let high = self.hex(self.at)?;
         if !(0xD800..0xDC00).contains(&high) {

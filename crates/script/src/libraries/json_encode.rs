@@ -1,16 +1,16 @@
-//! `cjson.encode`: values as JSON, with the defaults of lua-cjson 2.1.
+//! `cjson.encode` converts values to JSON, with the defaults of lua-cjson 2.1.
 
 use super::{Fault, Outcome, number};
 use crate::vm::Shared;
 use mlua::{Lua, LuaString, MultiValue, Table, Value};
 
-/// The greatest depth of tables. Deeper tables are an error.
+/// The greatest depth of nested tables. Deeper tables are an error.
 const DEPTH_MAX: usize = 1000;
 /// The bounds for arrays. A table whose greatest index is above both `SPARSE_SAFE` and `SPARSE_RATIO` times the number
 /// of its items is not an array.
 const SPARSE_SAFE: i64 = 10;
 const SPARSE_RATIO: i64 = 2;
-/// Digits of a number.
+/// The number of significant digits with which a number is written.
 const DIGITS: usize = 14;
 
 /// Implements `cjson.encode(value)`.
@@ -145,7 +145,7 @@ impl Encoder<'_> {
     }
 }
 
-/// Returns the greatest index if all keys are integers from 1 on. `None`: the table is an object.
+/// Returns the greatest index if all keys are integers from 1 on. `None`: the table is encoded as an object.
 fn array_len(table: &Table) -> Outcome<Option<i64>> {
     let (mut greatest, mut items) = (0, 0);
     for pair in table.pairs::<Value, Value>() {

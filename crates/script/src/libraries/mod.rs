@@ -1,7 +1,7 @@
 //! The functions that the prelude takes from Rust.
 //!
-//! Each returns the text of an error, or nil and its results. The prelude raises the error at the line of the script.
-//! Only errors that end the run are raised here, through [`Shared::stop`].
+//! Each function returns the text of an error, or nil and its results. The prelude raises the error, so that it has
+//! the line of the script. Only errors that end the run are raised here, through [`Shared::stop`].
 
 mod json_decode;
 mod json_encode;
@@ -17,10 +17,10 @@ use crate::vm::Shared;
 use mlua::{Function, IntoLuaMulti, Lua, LuaString, MultiValue, Table, Value};
 use std::rc::Rc;
 
-/// The reason for the missing result of a library's function.
+/// The reason why a function of a library has no result.
 #[derive(Debug)]
 pub(crate) enum Fault {
-    /// An error with this text, raised at the script's line.
+    /// An error with this text, which is raised at the script's line.
     Text(String),
     /// The end of the run.
     End(mlua::Error),
@@ -56,7 +56,7 @@ fn lower(lua: &Lua, outcome: Outcome<impl IntoLuaMulti>) -> mlua::Result<MultiVa
     }
 }
 
-/// Returns the error of a wrong argument, in the words of Lua's own library.
+/// Returns the error for a wrong argument, in the words of Lua's own library.
 pub(crate) fn bad_argument(at: usize, name: &str, wanted: &str, got: Option<&Value>) -> Fault {
     let got = got.map_or("no value", Value::type_name);
     Fault::Text(format!(
@@ -64,7 +64,7 @@ pub(crate) fn bad_argument(at: usize, name: &str, wanted: &str, got: Option<&Val
     ))
 }
 
-/// Returns the argument at `at`, from 1 on, as a number.
+/// Returns argument `at` as a number. Arguments are counted from 1.
 pub(crate) fn number_arg(args: &MultiValue, at: usize, name: &str) -> Outcome<f64> {
     let arg = args.get(at - 1);
     let number = match arg {
@@ -78,7 +78,7 @@ pub(crate) fn number_arg(args: &MultiValue, at: usize, name: &str) -> Outcome<f6
     number.ok_or_else(|| bad_argument(at, name, "number", arg))
 }
 
-/// Returns the argument at `at`, from 1 on, as a string.
+/// Returns argument `at` as a string. Arguments are counted from 1.
 pub(crate) fn string_arg(
     lua: &Lua,
     args: &MultiValue,
@@ -97,7 +97,7 @@ pub(crate) fn string_arg(
     }
 }
 
-/// Returns all functions by the names that the prelude uses.
+/// Returns a table of all functions, by the names that the prelude uses.
 pub(crate) fn native(lua: &Lua, shared: &Rc<Shared>) -> mlua::Result<Table> {
     let table = lua.create_table()?;
     let add = |name: &str, run: fn(&Lua, &Shared, MultiValue) -> mlua::Result<MultiValue>| {
@@ -163,7 +163,7 @@ fn sha1hex(lua: &Lua, args: &MultiValue) -> Outcome<String> {
     Ok(crate::sha1_hex(&text.as_bytes()))
 }
 
-/// Finds a string in a string from a place on, without patterns, in linear time.
+/// Finds a string in another string, from a position on. It does not interpret patterns and takes linear time.
 fn find(lua: &Lua, args: &MultiValue) -> Outcome<(Option<usize>, Option<usize>)> {
     let text = string_arg(lua, args, 1, "find")?;
     let wanted = string_arg(lua, args, 2, "find")?;
@@ -210,7 +210,7 @@ fn randomseed(shared: &Shared, args: &MultiValue) -> Outcome<()> {
     Ok(())
 }
 
-/// Ends the run after the script has caught an error that no script may catch.
+/// Ends the run. The prelude calls it when a script has caught an error that no script may catch.
 fn exhausted(shared: &Shared, args: &MultiValue) -> mlua::Result<MultiValue> {
     fn is_memory(error: &mlua::Error) -> bool {
         match error {

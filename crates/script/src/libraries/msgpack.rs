@@ -1,11 +1,11 @@
-//! `cmsgpack.pack`: values as MessagePack, as lua-cmsgpack 0.4 packs them.
+//! `cmsgpack.pack` converts values to MessagePack, as lua-cmsgpack 0.4 does.
 
 use super::{Fault, Outcome, number};
 use crate::vm::Shared;
 use mlua::{Lua, LuaString, MultiValue, Table, Value};
 use rmp::encode;
 
-/// Deeper tables are packed as nil.
+/// The greatest depth of nested tables. Deeper tables are packed as nil.
 const DEPTH_MAX: usize = 16;
 
 /// Implements `cmsgpack.pack(value, …)`. Packs all values, one behind the other.

@@ -1,4 +1,4 @@
-//! `cmsgpack.unpack` and its kin: MessagePack as values.
+//! `cmsgpack.unpack` and the functions like it, which convert MessagePack to values.
 
 use super::{Fault, Outcome, number, number_arg, string_arg};
 use crate::to_lua::as_double;
@@ -6,7 +6,7 @@ use crate::vm::Shared;
 use mlua::{Lua, MultiValue, Value};
 use rmp::Marker;
 
-/// The greatest depth of values. Deeper values are an error.
+/// The greatest depth of nested values. Deeper values are an error.
 const DEPTH_MAX: usize = 128;
 
 /// Implements `cmsgpack.unpack(text)`. Returns all values in the text.
@@ -27,7 +27,7 @@ pub(crate) fn unpack(lua: &Lua, shared: &Shared, args: &MultiValue) -> Outcome<M
 }
 
 /// Implements `cmsgpack.unpack_one(text [, offset])` and `cmsgpack.unpack_limit(text, limit [, offset])`. Returns the
-/// next offset, or -1 at the end, and at most `limit` values (0: all).
+/// next offset, or -1 at the end of the text, and then at most `limit` values (0: all).
 pub(crate) fn unpack_some(
     lua: &Lua,
     shared: &Shared,
@@ -100,7 +100,7 @@ impl<'a> Reader<'a> {
         Ok(taken)
     }
 
-    /// Reads an unsigned number of `bytes` bytes, the highest first.
+    /// Reads an unsigned number of `bytes` bytes, the most significant byte first.
     fn unsigned(&mut self, bytes: usize) -> Outcome<u64> {
         let taken = self.take(bytes)?;
         Ok(taken.iter().fold(0, |n, byte| n << 8 | u64::from(*byte)))
@@ -110,7 +110,7 @@ impl<'a> Reader<'a> {
         Ok(usize::try_from(self.unsigned(bytes)?).unwrap_or(usize::MAX))
     }
 
-    /// Reads a signed number of `bytes` bytes.
+    /// Reads a signed number of `bytes` bytes, the most significant byte first.
     fn signed(&mut self, bytes: usize) -> Outcome<Value> {
         let shift = 64 - 8 * u32::try_from(bytes).unwrap_or(8);
         let raised = self.unsigned(bytes)? << shift;

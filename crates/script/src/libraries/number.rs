@@ -1,4 +1,4 @@
-//! Numbers as C writes them.
+//! Writes and converts numbers as C does.
 
 /// Appends an integer.
 pub(crate) fn push_integer(out: &mut Vec<u8>, n: i64) {
@@ -19,8 +19,8 @@ pub(crate) fn push_integer(out: &mut Vec<u8>, n: i64) {
     out.extend_from_slice(&digits[at..]);
 }
 
-/// Appends a number as `%.{digits}g` writes it: `digits` significant digits without zeros at the end. It has an
-/// exponent if that is below -4 or at least `digits`.
+/// Appends a number as `%.{digits}g` writes it: with `digits` significant digits, without zeros at the end. It is
+/// written with an exponent if the exponent is below -4 or at least `digits`.
 pub(crate) fn push_general(out: &mut Vec<u8>, n: f64, digits: usize) {
     debug_assert!(digits > 0);
     if n.is_nan() {
@@ -72,11 +72,11 @@ pub(crate) fn push_general(out: &mut Vec<u8>, n: f64, digits: usize) {
     }
 }
 
-/// Returns the integer that C makes of a double on the machines that Redis runs on. It cuts off the fraction. The
-/// result is the least integer if the double is out of range.
+/// Converts a double to an integer as C does on the machines that Redis runs on. It cuts off the fraction. The result
+/// is the least integer if the double is out of range.
 #[expect(clippy::cast_possible_truncation, reason = "the bounds are checked")]
 pub(crate) fn truncate(n: f64) -> i64 {
-    // 2^63 is the least double above all integers of 64 bits.
+    // 2^63: every double below it fits into 64 bits.
     let bound = -crate::to_lua::as_double(i64::MIN);
     if n >= -bound && n < bound {
         n as i64
@@ -85,7 +85,7 @@ pub(crate) fn truncate(n: f64) -> i64 {
     }
 }
 
-/// Returns the integer that equals a number. `None`: no integer does.
+/// Returns the integer that is equal to a number. `None`: the number is not an integer.
 pub(crate) fn whole(n: f64) -> Option<i64> {
     let cut = truncate(n);
     (crate::to_lua::as_double(cut).to_bits() == (n + 0.0).to_bits()).then_some(cut)

@@ -1,4 +1,4 @@
-//! `struct`: values as bytes of fixed forms, as Roberto Ierusalimschy's library has them.
+//! `struct` converts values to bytes of fixed forms, as Roberto Ierusalimschy's library does.
 //!
 //! | letter | form |
 //! |---|---|
@@ -18,7 +18,7 @@ use mlua::{Lua, LuaString, MultiValue, Value};
 /// The widest integer, bytes.
 const INTEGER_BYTES_MAX: usize = 32;
 
-/// One form of a format.
+/// The form of one value in a format.
 enum Form {
     Zero,
     Integer { bytes: usize, signed: bool },
@@ -29,7 +29,7 @@ enum Form {
 }
 
 impl Form {
-    /// Returns its size in bytes. `None`: the format does not define it.
+    /// Returns the size of the form, bytes. `None`: the size depends on the value.
     fn bytes(&self) -> Option<usize> {
         match self {
             Form::Zero => Some(1),
@@ -41,7 +41,7 @@ impl Form {
         }
     }
 
-    /// Returns its greatest alignment, bytes.
+    /// Returns the greatest alignment of the form, bytes.
     fn alignment(&self) -> usize {
         match self {
             Form::Zero | Form::Text | Form::Chars(_) => 1,
@@ -60,7 +60,7 @@ struct Format<'a> {
 }
 
 impl Format<'_> {
-    /// Reads the digits that come next. `None`: no digit comes next.
+    /// Reads the digits that come next in the format, as a number. `None`: no digit comes next.
     fn count(&mut self) -> Option<usize> {
         let digits = self.rest.iter().take_while(|b| b.is_ascii_digit()).count();
         let (number, rest) = self.rest.split_at(digits);
@@ -81,7 +81,8 @@ impl Format<'_> {
         Ok(Form::Integer { bytes, signed })
     }
 
-    /// Returns the next form, and the number of zeros in front of it at that place.
+    /// Returns the next form, and the number of zeros that align it at the offset `place`. `None`: the format has
+    /// ended.
     fn next(&mut self, place: usize) -> Outcome<Option<(Form, usize)>> {
         loop {
             let Some((letter, rest)) = self.rest.split_first() else {
@@ -197,7 +198,7 @@ fn pack_one(
                 _ => text.len(),
             };
             let Some(taken) = text.get(..len) else {
-                // The library's number of this argument is one too high.
+                // The original library's error has a number that is too high by one.
                 let at = at + 1;
                 return Err(Fault::Text(format!(
                     "bad argument #{at} to 'pack' (string too short)"
@@ -268,7 +269,7 @@ pub(crate) fn size(lua: &Lua, args: &MultiValue) -> Outcome<f64> {
     Ok(as_double(i64::try_from(size).unwrap_or(i64::MAX)))
 }
 
-/// Implements `struct.unpack(format, text [, place])`. Returns the values, and the place behind them.
+/// Implements `struct.unpack(format, text [, place])`. Returns the values, and then the position behind them.
 pub(crate) fn unpack(lua: &Lua, shared: &Shared, args: &MultiValue) -> Outcome<MultiValue> {
     let text = string_arg(lua, args, 1, "unpack")?;
     let data = string_arg(lua, args, 2, "unpack")?;

@@ -1,10 +1,10 @@
-//! Fuzzing: bytes as input of scripts, and values of any shape as replies.
+//! Fuzzing: random bytes as input of scripts, and random values as replies.
 //!
-//! An input is a random value in MessagePack, which may then be damaged, or bytes, or a reply of the host. A script
-//! reads it and returns it. Four things are checked. Nothing panics, every run ends with a reply or with an error, a
+//! An input is bytes, a reply of the host, or a random value in MessagePack, and may then be damaged. A script reads
+//! the input and returns it. Four things are checked. Nothing panics, every run ends with a reply or with an error, a
 //! reply is one whole value of RESP, and the machine's memory does not grow.
 //!
-//! A failure prints the seed and the input's number. `PERDURA_FUZZ_INPUTS` sets the number of inputs,
+//! A failure prints the seed and the number of the input. `PERDURA_FUZZ_INPUTS` sets the number of inputs, and
 //! `PERDURA_FUZZ_SEED` the seed:
 //!
 //! ```text
@@ -16,10 +16,10 @@ use fastrand::Rng;
 use perdura_script::{Code, Failure, Input, Limits, sha1_hex};
 use std::time::{Duration, Instant};
 
-/// The memory that many inputs may leave in use, bytes.
+/// The growth of the memory in use that is allowed over many inputs, bytes.
 const LEFT_BYTES: usize = 2 << 20;
 
-/// The scripts that read an input. ARGV[1] is the input, ARGV[2] a format.
+/// The scripts that read an input. ARGV[1] is the input, and ARGV[2] is a format.
 const READERS: [&str; 12] = [
     "return cmsgpack.unpack(ARGV[1])",
     "return {cmsgpack.unpack(ARGV[1])}",
@@ -35,7 +35,7 @@ const READERS: [&str; 12] = [
     "redis.setresp(3) return redis.pcall('RAW', ARGV[1])",
 ];
 
-/// Keys that make a table a reply of a kind.
+/// Keys that give a table a special reply.
 const FIELDS: [&str; 9] = [
     "err",
     "ok",
@@ -110,7 +110,7 @@ impl Source {
         }
     }
 
-    /// Appends a reply of a host. Some are invalid.
+    /// Appends a reply of a host. Some replies are invalid.
     fn reply(&mut self, depth: u32) {
         let kinds = if depth == 0 { 10 } else { 14 };
         let kind = self.rng.usize(..kinds);
@@ -159,7 +159,7 @@ impl Source {
         }
     }
 
-    /// Makes the input of a reader.
+    /// Makes an input for a reader.
     fn make(&mut self, reader: &str) {
         self.bytes.clear();
         let is_reply = reader.contains("RAW");
@@ -177,14 +177,15 @@ impl Source {
         } else {
             self.pack(5);
         }
-        // A host's invalid reply ends the machine. Making another one takes as long as a thousand inputs.
+        // After an invalid reply of the host, the machine is dropped. Making a new one takes as long as a thousand
+        // inputs.
         if self.rng.u16(..if is_reply { 2000 } else { 4 }) == 0 {
             self.damage();
         }
     }
 }
 
-/// Returns the rest behind one value of RESP.
+/// Returns the bytes behind the first value of RESP. `None`: it is not a whole value.
 fn behind(reply: &[u8]) -> Option<&[u8]> {
     let end = reply.windows(2).position(|pair| pair == b"\r\n")?;
     let (line, rest) = (&reply[..end], &reply[end + 2..]);
@@ -211,7 +212,7 @@ fn behind(reply: &[u8]) -> Option<&[u8]> {
 }
 
 fn run(seed: u64, inputs: u64) {
-    // Beside other work, a process may pause for longer than the limits of the other tests.
+    // On a busy machine, a process may pause for longer than the time limit of the other tests.
     let mut bench = Bench::with(Limits {
         time: Duration::from_secs(60),
         ..Limits::default()

@@ -1,23 +1,23 @@
-//! Scripts that try to break out, to run forever, or to take all resources. Each ends with a clean error in time and
-//! returns its memory, and the next script runs.
+//! Scripts that try to break out, to run forever, or to take all resources. Each must end with an error in time and
+//! give its memory back. After it, the next script must run.
 
 use crate::{Bench, limits};
 use perdura_script::{Code, Failure, Input, Limits, sha1_hex};
 use std::time::{Duration, Instant};
 
-/// The time after its limit within which a run must end.
+/// A run must end within this time after its limit.
 const LATE: Duration = Duration::from_millis(100);
 
-/// The most tries of a run. One that ends in time is enough, because other tests may pause the machine.
+/// The most tries of a run. It suffices if one try ends in time, because other tests may pause the machine.
 const TRIES: usize = 3;
 
-/// Returns the processor time of this thread, which counts for scripts.
+/// Returns the processor time of this thread, which is the time that limits scripts.
 fn thread_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     Duration::try_from(time).expect("a time")
 }
 
-/// Runs a script that must be ended, or must fail by itself, in time.
+/// Runs a script that must fail, by itself or by a limit, in time.
 fn ends(bench: &mut Bench, source: &str) -> Failure {
     let most = bench.runtime.limits().time + LATE;
     let mut tries = (1..=TRIES).map(|nth| {
@@ -84,7 +84,7 @@ fn time_in_which_a_script_does_not_run_does_not_count() {
     assert!(bench.runtime.spent() < limits().time);
     let source = "redis.call('REST') while true do end";
     let ended = bench.run(source);
-    // The time belongs to the newest run, so it is read before another one.
+    // `spent` is the time of the newest run, so it is read before the next run.
     let spent = bench.runtime.spent();
     assert!(spent >= limits().time, "{spent:?}");
     assert!(ended.is_err(), "{ended:?}");
@@ -93,7 +93,7 @@ fn time_in_which_a_script_does_not_run_does_not_count() {
 
 #[test]
 fn memory_ends() {
-    // Debug builds fill it slowly.
+    // Debug builds take long to fill the memory.
     let time = Duration::from_secs(10);
     let mut bench = Bench::with(Limits { time, ..limits() });
     for source in [

@@ -1,4 +1,4 @@
-//! Scripts without a server: a host that knows a few commands.
+//! Runs scripts without a server, with a host that has a few commands.
 
 mod fuzz;
 mod hostile;
@@ -10,10 +10,10 @@ use perdura_script::{
 };
 use std::time::Duration;
 
-/// A host that echoes, fails and halts.
+/// A host whose commands return their arguments, fail, or halt the script.
 #[derive(Default)]
 struct Echo {
-    /// The commands that it was asked to run.
+    /// The commands that the host was asked to run.
     seen: Vec<String>,
 }
 
@@ -41,7 +41,7 @@ impl Host for Echo {
     }
 }
 
-/// Limits that make tests short.
+/// Returns small limits, so that tests take little time.
 fn limits() -> Limits {
     Limits {
         time: Duration::from_millis(150),
@@ -94,7 +94,7 @@ impl Bench {
         self.run_with(source, &[], &[], false)
     }
 
-    /// Returns the text of the error, without the name of the script.
+    /// Returns the text of the script's error, with `SHA` in place of the script's name.
     fn error(&mut self, source: &str) -> String {
         match self.run(source) {
             Err(Failure::Script(text)) => text.replace(&sha1_hex(source.as_bytes()), "SHA"),

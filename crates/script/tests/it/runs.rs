@@ -1,4 +1,4 @@
-//! The values that scripts see, and the replies made from the values that they return.
+//! The values that scripts see, and the replies that are made from the values that scripts return.
 
 use crate::{Bench, bulk};
 use perdura_script::{Code, Failure, Header, Input, sha1_hex};
@@ -267,7 +267,7 @@ fn random_numbers_follow_the_seed() {
     let source = "return {math.random(1, 1000000), math.random(1, 1000000)}";
     let first = bench.run(source).expect("a reply");
     assert_eq!(bench.run(source).as_ref(), Ok(&first), "the same seed");
-    // The numbers that Redis 7.0.15 draws.
+    // These are the numbers that Redis 7.0.15 draws.
     let seeded = "math.randomseed(42) return {math.random(1, 1000000), math.random(100), tostring(math.random(5))}";
     let drawn = bench.run(seeded).expect("a reply");
     assert_eq!(bench.run(seeded), Ok(drawn));

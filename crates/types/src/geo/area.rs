@@ -1,7 +1,8 @@
 //! Distances, and the cells that cover an area.
 //!
-//! The earth is a ball here. A search takes cells about as large as its area: the one around its
-//! centre and the eight around that one. It leaves out those that the area does not reach.
+//! The earth is taken to be a ball. A search takes cells about as large as its area: the cell that
+//! contains the centre, and the eight cells around that cell. It leaves out the cells that the area
+//! does not reach.
 
 use std::ops::Range;
 
@@ -49,9 +50,9 @@ pub enum Form {
     },
     /// A box around the centre, along meridians and parallels.
     Box {
-        /// From west to east.
+        /// The length from west to east.
         width: f64,
-        /// From south to north.
+        /// The length from south to north.
         height: f64,
     },
 }
@@ -61,9 +62,9 @@ pub enum Form {
 pub struct Search {
     /// Its centre.
     pub centre: Place,
-    /// Its form.
+    /// Its form, in units.
     pub form: Form,
-    /// One unit of the form, metres.
+    /// The length of a unit, metres.
     pub unit: f64,
 }
 
@@ -75,8 +76,8 @@ impl Search {
         match self.form {
             Form::Circle { radius } => {
                 let distance = distance(centre, place);
-                // A distance that is not a number counts: rounding makes it of half of the way
-                // around the earth.
+                // At half of the way around the earth, rounding can make the distance NaN. Such a
+                // place counts as inside.
                 let outside = distance > radius * self.unit;
                 (!outside).then_some(distance)
             }
@@ -95,13 +96,14 @@ impl Search {
         }
     }
 
-    /// Returns the ranges of scores that are to be searched, in this order.
+    /// Returns the ranges of scores to search, in the order of the search.
     pub(super) fn ranges(&self) -> impl Iterator<Item = Range<f64>> + use<> {
         let mut before = None;
         let cells = self.cells().into_iter().enumerate();
         let cells = cells.filter_map(move |(at, cell)| {
             let cell = cell?;
-            // Around a map of four cells there are fewer than nine.
+            // On a map of only four cells, several neighbours are the same cell. It is searched
+            // once.
             if before == Some(cell) {
                 return None;
             }
@@ -119,8 +121,8 @@ impl Search {
         }
     }
 
-    /// Returns the west, south, east and north that the area reaches. The same width spans more
-    /// degrees nearer to a pole.
+    /// Returns the westernmost, southernmost, easternmost and northernmost coordinates of the area.
+    /// The same width spans more degrees nearer to a pole.
     fn bounds(&self) -> [f64; 4] {
         let (wide, high) = self.half();
         let Place {
@@ -142,7 +144,8 @@ impl Search {
         ]
     }
 
-    /// Returns the most steps with which nine cells cover the area, before its edges are checked.
+    /// Returns the greatest number of steps at which nine cells cover the area. The edges of the
+    /// area are checked later.
     fn steps(&self) -> u32 {
         let mut reach = match self.form {
             Form::Circle { radius } => radius,
@@ -227,8 +230,8 @@ mod tests {
         }
     }
 
-    /// All places in a circle, except those beyond the map's edge, are in a range. The circle may
-    /// be anywhere, and as large as a quarter of the earth.
+    /// Every place in a circle is in one of the circle's ranges, unless it lies beyond the map's
+    /// edge. The circle may be anywhere, and as large as a quarter of the earth.
     #[test]
     fn what_is_in_a_circle_is_in_a_range() {
         let mut rng = fastrand::Rng::with_seed(4);

@@ -1,20 +1,21 @@
 //! A place as a number, and back.
 //!
 //! Longitudes go from -180 to 180 degrees and latitudes from -85.05112878 to 85.05112878, the
-//! square of the web's maps. Each is written as a share of its span in a number of bits (*steps*).
-//! The bits of the two take turns: latitude has the lowest one. A coordinate exactly on the upper
-//! limit has one bit more than fits. That bit is kept, as in Redis.
+//! square of the web's maps. Each coordinate is written as a share of its span, in a number of bits
+//! (*steps*). The bits of the two coordinates alternate, and the lowest bit is the latitude's. A
+//! coordinate exactly on the upper limit needs one bit more than a cell has. That bit is kept, as
+//! in Redis.
 
 /// The greatest longitude, degrees; the least is its opposite.
 pub const LONGITUDE_MAX: f64 = 180.0;
 /// The greatest latitude, degrees; the least is its opposite.
 pub const LATITUDE_MAX: f64 = 85.051_128_78;
-/// The number of times that either span is halved for a score.
+/// The number of times that a score halves the span of each coordinate.
 pub(super) const STEPS_MAX: u32 = 26;
 
-/// The bits of longitudes.
+/// The bits of a cell's number that belong to the longitude.
 const EAST_WEST: u64 = 0xaaaa_aaaa_aaaa_aaaa;
-/// The bits of latitudes.
+/// The bits of a cell's number that belong to the latitude.
 const NORTH_SOUTH: u64 = !EAST_WEST;
 
 /// A place on the map, degrees.
@@ -43,8 +44,8 @@ impl Place {
         Cell::of(self, &MAP, STEPS_MAX).scores().start
     }
 
-    /// Returns the centre of the cell of a score, or the nearest point of the map. A score that is
-    /// not a cell has a place, too.
+    /// Returns the centre of the cell that a score names, moved to the nearest point of the map if
+    /// it lies outside. A score that names no cell gives a place, too.
     #[must_use]
     pub fn of_score(score: f64) -> Place {
         let cell = Cell {
@@ -59,7 +60,8 @@ impl Place {
         }
     }
 
-    /// Returns the place in the alphabet of geohash.org, whose map reaches to the poles.
+    /// Returns the geohash of the place, as geohash.org writes it. The map of geohashes reaches to
+    /// the poles.
     #[must_use]
     pub fn geohash(self) -> [u8; 11] {
         const ALPHABET: &[u8; 32] = b"0123456789bcdefghjkmnpqrstuvwxyz";
@@ -86,14 +88,15 @@ impl Span {
         Span { min: -max, max }
     }
 
-    /// Returns the index of the part that a coordinate lies in, of `2^steps` equal parts.
+    /// Divides the range into `2^steps` equal parts and returns the index of the part that contains
+    /// the coordinate.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // 0 to 2^26
     fn part_of(self, coordinate: f64, steps: u32) -> u32 {
         let share = (coordinate - self.min) / (self.max - self.min);
         (share * f64::from(1u32 << steps)) as u32
     }
 
-    /// Returns the part with an index, of `2^steps` equal parts.
+    /// Divides the range into `2^steps` equal parts and returns the part at `index`.
     fn part(self, index: u32, steps: u32) -> Span {
         let (parts, scale) = (f64::from(1u32 << steps), self.max - self.min);
         let edge = |index: u32| self.min + (f64::from(index) / parts) * scale;
@@ -153,7 +156,7 @@ impl Cell {
         }
     }
 
-    /// Returns the ranges of coordinates that it spans.
+    /// Returns the ranges of coordinates that the cell spans.
     pub(super) fn sides(self) -> Sides {
         Sides {
             longitude: MAP.longitude.part(gather(self.bits >> 1), self.steps),
@@ -161,13 +164,15 @@ impl Cell {
         }
     }
 
-    /// Returns its neighbour of the same size, around the map's edge if need be.
+    /// Returns the neighbouring cell of the same size. Beyond the map's edge, it is the cell at the
+    /// opposite edge.
     pub(super) fn neighbour(self, way: Way) -> Cell {
         let lane = match way {
             Way::East | Way::West => EAST_WEST,
             Way::North | Way::South => NORTH_SOUTH,
         };
-        // One is added or subtracted in every second bit. The bits between pass the carry on.
+        // 1 is added to the bits of one coordinate or subtracted from them. The bits between them
+        // pass the carry on.
         let inside = u64::MAX >> (64 - 2 * self.steps);
         let (own, gaps) = (self.bits & lane, !lane & inside);
         let moved = match way {
@@ -180,7 +185,7 @@ impl Cell {
         }
     }
 
-    /// Returns the scores of the places in it.
+    /// Returns the range of the scores of all places in the cell.
     #[allow(clippy::cast_precision_loss)] // as C rounds a cell on the upper limit
     pub(super) fn scores(self) -> std::ops::Range<f64> {
         let score = |bits: u64| (bits << (2 * (STEPS_MAX - self.steps))) as f64;
@@ -188,7 +193,8 @@ impl Cell {
     }
 }
 
-/// Returns the whole number in a score. A score that no place has is converted as C does it on x86.
+/// Converts a score to the whole number of its bits. A score that no place has is converted as C
+/// does it on x86.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 fn bits_of(score: f64) -> u64 {
     const TWO_63: f64 = 9_223_372_036_854_775_808.0;
@@ -202,7 +208,7 @@ fn bits_of(score: f64) -> u64 {
     }
 }
 
-/// Returns the bits with a gap behind each.
+/// Moves the bits of `part` apart, so that one free bit follows each.
 fn spread(part: u32) -> u64 {
     let mut bits = u64::from(part);
     for (shift, mask) in LANES.iter().rev() {
@@ -211,7 +217,7 @@ fn spread(part: u32) -> u64 {
     bits
 }
 
-/// Returns every second bit, without the gaps.
+/// Returns every second bit of `bits`, moved together. It undoes [`spread`].
 fn gather(bits: u64) -> u32 {
     let mut bits = bits & NORTH_SOUTH;
     for (shift, mask) in &GATHERED {
@@ -220,8 +226,8 @@ fn gather(bits: u64) -> u32 {
     u32::try_from(bits).unwrap_or(u32::MAX)
 }
 
-/// The steps that move bits apart, the last one first: the distance, and a mask of the bits' places
-/// after the step.
+/// The steps that move bits apart, in reverse order. Each is the distance of the move, and a mask
+/// of the bits after it.
 const LANES: [(u32, u64); 5] = [
     (1, NORTH_SOUTH),
     (2, 0x3333_3333_3333_3333),
@@ -230,7 +236,8 @@ const LANES: [(u32, u64); 5] = [
     (16, 0x0000_ffff_0000_ffff),
 ];
 
-/// The steps that move bits together: the distance, and a mask of the bits' places after the step.
+/// The steps that move bits together. Each is the distance of the move, and a mask of the bits
+/// after it.
 const GATHERED: [(u32, u64); 5] = [
     (1, LANES[1].1),
     (2, LANES[2].1),

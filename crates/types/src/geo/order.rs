@@ -1,8 +1,9 @@
 //! The nearest or the farthest first.
 //!
-//! If all are wanted, members at one distance keep their order. If some are wanted, only those are
-//! sorted, by a quicksort that skips the parts which cannot hold them. It moves members at one
-//! distance past each other. Its choice of pivots decides how.
+//! If all members are wanted, a stable sort keeps the order of members at the same distance. If
+//! only some are wanted, a quicksort sorts those and skips the parts which cannot contain them. It
+//! may change the order of members at the same distance. Its choice of pivots decides how, so the
+//! pivots are chosen as in Redis.
 
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -12,9 +13,9 @@ use super::Found;
 /// The end of the order from which members are returned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum First {
-    /// Those near the centre.
+    /// The members nearest to the centre come first.
     Nearest,
-    /// Those far from it.
+    /// The members farthest from the centre come first.
     Farthest,
 }
 
@@ -31,15 +32,15 @@ pub fn sort(found: &mut [Found<'_>], first: First, wanted: usize) {
     }
 }
 
-/// The number of items below which each is put in its place.
+/// Fewer items than this are sorted by insertion.
 const FEW: usize = 7;
-/// The number of items above which nine of them choose the pivot.
+/// With more items than this, the pivot is a median of nine items.
 const MANY: usize = 40;
 
 /// Puts the first `wanted` items in order.
 fn sort_some<T>(items: &mut [T], wanted: usize, compare: &impl Fn(&T, &T) -> Ordering) {
-    // Parts that are not in order yet. Items that were chosen to defeat the pivots divide into more
-    // levels than this; they are sorted another way.
+    // `parts` has the parts that are not in order yet. Items that were chosen to defeat the pivots
+    // divide into more levels than `levels_max`. Those parts are sorted by another algorithm.
     let levels_max = 4 * (items.len().max(1).ilog2() + 2);
     let mut parts = vec![(0..items.len(), 0)];
     while let Some((part, level)) = parts.pop() {
@@ -72,8 +73,8 @@ fn insert_each<T>(items: &mut [T], compare: &impl Fn(&T, &T) -> Ordering) {
     }
 }
 
-/// Moves items less than a pivot to the front and greater ones to the back, and returns the two
-/// ranges. Between them are the items equal to the pivot.
+/// Moves items less than a pivot to the front and greater items to the back, and returns the ranges
+/// of the lesser and of the greater items. Between the two ranges are the items equal to the pivot.
 fn divide<T>(
     items: &mut [T],
     compare: &impl Fn(&T, &T) -> Ordering,
@@ -82,8 +83,8 @@ fn divide<T>(
     let len = items.len();
     let pivot = pivot(items, compare);
     items.swap(0, pivot);
-    // Equal to the pivot: before `equal` and behind `equal_back`; less: before `low`; greater:
-    // behind `high`.
+    // Items before `equal` and behind `equal_back` are equal to the pivot. Items from `equal` to
+    // before `low` are less, and items from behind `high` to `equal_back` are greater.
     let (mut equal, mut low, mut high, mut equal_back) = (1, 1, len - 1, len - 1);
     loop {
         while low <= high {
@@ -130,7 +131,8 @@ fn exchange<T>(items: &mut [T], a: usize, b: usize, count: usize) {
     }
 }
 
-/// Returns the place of the pivot: in the middle, or the median of three or of three medians.
+/// Returns the index of the pivot: the middle item, the median of three items, or the median of
+/// three such medians.
 fn pivot<T>(items: &[T], compare: &impl Fn(&T, &T) -> Ordering) -> usize {
     let last = items.len() - 1;
     let median = |a: usize, b: usize, c: usize| {
@@ -180,8 +182,8 @@ mod tests {
         }
     }
 
-    /// McIlroy's adversary ("A Killer Adversary for Quicksort", 1999) decides what is less only when
-    /// it is asked, so that each pivot is among the least.
+    /// McIlroy's adversary ("A Killer Adversary for Quicksort", 1999) decides which of two items is
+    /// less only when they are compared. So each pivot turns out to be among the least items.
     #[test]
     fn items_that_defeat_every_pivot_are_sorted_in_time() {
         use std::cell::{Cell, RefCell};

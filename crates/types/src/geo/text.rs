@@ -8,8 +8,8 @@ pub fn push_coordinate(out: &mut Vec<u8>, degrees: f64) {
     out.extend_from_slice(text.as_bytes());
 }
 
-/// Appends a distance: four digits behind the point, the last one rounded, halves to even. A
-/// distance that is not a number or too large is written as the least integer.
+/// Appends a distance with four digits behind the point, rounded, halves to even. A distance that
+/// is too large or not a number is written as the least 64-bit integer is.
 pub fn push_distance(out: &mut Vec<u8>, distance: f64) {
     const TWO_63: f64 = 9_223_372_036_854_775_808.0;
     let scaled = (distance * 10_000.0).round_ties_even();

@@ -1,5 +1,5 @@
-//! Six bits for each register, from the lowest bit of the first byte on. Four registers are three
-//! bytes.
+//! Six bits for each register, beginning at the lowest bit of the first byte. Four registers take
+//! three bytes.
 
 use super::{HEAD_BYTES, REGISTERS};
 use std::borrow::Cow;
@@ -10,7 +10,8 @@ pub const BYTES: usize = HEAD_BYTES + REGISTERS / 4 * GROUP_BYTES;
 /// Bytes of four registers.
 pub const GROUP_BYTES: usize = 3;
 
-/// Returns the offset of the three bytes that hold a register, and its first bit in them.
+/// Returns the offset of the three bytes that contain a register, and the index of the register's
+/// first bit in them.
 fn place(register: usize) -> (usize, usize) {
     debug_assert!(register < REGISTERS, "an element has one of the registers");
     (HEAD_BYTES + register / 4 * GROUP_BYTES, register % 4 * 6)
@@ -21,7 +22,8 @@ fn group(bytes: &[u8], at: usize) -> u32 {
     byte(0) | byte(1) << 8 | byte(2) << 16
 }
 
-/// Raises a register to a value. Returns the offset of the changed bytes if it was less.
+/// Raises a register to a value. Returns the offset of the changed bytes; `None` if the register
+/// was already as great.
 pub(super) fn raise(bytes: &mut Cow<'_, [u8]>, register: usize, value: u8) -> Option<usize> {
     let (at, shift) = place(register);
     let group = group(bytes, at);
@@ -36,7 +38,7 @@ pub(super) fn raise(bytes: &mut Cow<'_, [u8]>, register: usize, value: u8) -> Op
     Some(at)
 }
 
-/// Returns all registers in their order.
+/// Returns the values of all registers in order.
 pub(super) fn values(bytes: &[u8]) -> impl Iterator<Item = u8> + '_ {
     let groups = (0..REGISTERS / 4).map(|n| group(bytes, HEAD_BYTES + GROUP_BYTES * n));
     groups.flat_map(|group| [0, 6, 12, 18].map(|shift| ((group >> shift) & 63).to_le_bytes()[0]))

@@ -1,18 +1,18 @@
-//! From registers to a count.
+//! Computes a count from the registers.
 //!
 //! # Source
 //! O. Ertl, arXiv:1702.01284, section 4: the improved raw estimator, algorithm 6.
 
 use super::REGISTERS;
 
-/// Bits of a hash that do not choose a register.
+/// The number of bits of a hash that do not choose a register.
 const RUN_BITS: usize = 50;
-/// 1 / (2 ln 2), in Redis's digits.
+/// 1 / (2 ln 2), with as many digits as in Redis.
 #[allow(clippy::excessive_precision)]
 const ALPHA: f64 = 0.721_347_520_444_481_703_680;
 
-/// Returns the estimate for a histogram of register values. An estimate that is not a number has
-/// the bits of the least integer, as C's conversion gives it.
+/// Returns the estimate for a histogram of register values. If the estimate is infinite or too
+/// large, it is `1 << 63`: the bits of the least integer, to which C converts it.
 pub(super) fn count(histogram: &[u64; 64]) -> u64 {
     const TWO_63: f64 = 9_223_372_036_854_775_808.0;
     #[allow(clippy::cast_precision_loss)] // at most 16,384
@@ -31,7 +31,7 @@ pub(super) fn count(histogram: &[u64; 64]) -> u64 {
     }
 }
 
-/// Corrects for registers that are empty.
+/// Returns the correction for empty registers.
 fn sigma(mut x: f64) -> f64 {
     if x == 1.0 {
         return f64::INFINITY;
@@ -49,7 +49,7 @@ fn sigma(mut x: f64) -> f64 {
     }
 }
 
-/// Corrects for registers that cannot be fuller.
+/// Returns the correction for registers at their greatest value.
 fn tau(mut x: f64) -> f64 {
     if x == 0.0 || x == 1.0 {
         return 0.0;

@@ -24,8 +24,8 @@ fn hash(bytes: &[u8]) -> u64 {
     hash ^ (hash >> SHIFT)
 }
 
-/// Returns the register of an element, and the place of the first set bit among the other 50 bits
-/// of its hash. Places count from 1; it is 51 if no bit is set.
+/// Returns the register of an element, and the position of the first set bit among the other 50
+/// bits of its hash. Positions count from 1. The position is 51 if no bit is set.
 pub(super) fn register(element: &[u8]) -> (usize, u8) {
     let hash = hash(element);
     let index_bits = REGISTERS.trailing_zeros();

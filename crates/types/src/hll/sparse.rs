@@ -1,4 +1,4 @@
-//! Runs of registers that have the same value, while most are empty.
+//! A sketch as runs of registers that have the same value, used while most registers are empty.
 //!
 //! | byte | run |
 //! |---|---|
@@ -7,7 +7,8 @@
 //! | `1vvvvvnn` | n + 1 registers of value v + 1 |
 //!
 //! Raising a register divides its run into up to three runs. Then neighbouring runs of the same
-//! value join. A string that ends within a run of two bytes is read as if a zero followed.
+//! value are joined. If a string ends after the first byte of a two-byte run, the second byte is
+//! taken to be zero.
 
 use super::{Damaged, HEAD_BYTES, REGISTERS, outdate};
 use std::borrow::Cow;
@@ -16,9 +17,9 @@ use std::borrow::Cow;
 const VALUE_MAX: u8 = 32;
 /// The most registers of a run that has a value.
 const VALUES_MAX: usize = 4;
-/// The most empty registers that one byte says.
+/// The most empty registers of a one-byte run.
 const ZEROS_MAX: usize = 64;
-/// The number of runs that are searched for those that can join.
+/// The number of runs, from the divided run on, that are joined where possible.
 const JOINED_MAX: usize = 5;
 
 /// One run.
@@ -30,7 +31,7 @@ pub struct Run {
     pub len: usize,
     /// Its offset in the string.
     at: usize,
-    /// True if it takes two bytes.
+    /// True if the run takes two bytes.
     pub wide: bool,
 }
 
@@ -86,13 +87,13 @@ pub(super) fn push_zeros(bytes: &mut Vec<u8>, len: usize) {
     }
 }
 
-/// Returns the byte of a run of registers with a value.
+/// Returns the byte that encodes `len` registers with the value `value`.
 fn values(value: u8, len: usize) -> u8 {
     debug_assert!((1..=VALUE_MAX).contains(&value) && (1..=VALUES_MAX).contains(&len));
     0x80 | (value - 1) << 2 | (len - 1).to_le_bytes()[0]
 }
 
-/// Calls `each` with every register that is not empty, and its value.
+/// Calls `each` with the number and the value of every register that is not empty.
 pub(super) fn visit(bytes: &[u8], mut each: impl FnMut(usize, u8)) -> Result<(), Damaged> {
     let mut first = 0;
     for run in runs(bytes) {
@@ -122,7 +123,7 @@ pub(super) fn histogram(bytes: &[u8]) -> Result<[u64; 64], Damaged> {
 /// The result of raising a register.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Raised {
-    /// The register has at least the value now; true if it was less before.
+    /// The register now has at least the wanted value. True if its value was raised.
     Done(bool),
     /// The sketch has to become dense first. Nothing was changed.
     TooLong,
@@ -181,7 +182,7 @@ pub(super) fn raise(
     Ok(Raised::Done(true))
 }
 
-/// Joins runs of the same value, from one on.
+/// Joins neighbouring runs of the same value, beginning with the run at offset `at`.
 fn join(bytes: &mut Vec<u8>, mut at: usize) {
     debug_assert!(at >= HEAD_BYTES, "runs begin behind the head");
     for _ in 0..JOINED_MAX {

@@ -1,6 +1,6 @@
 use super::*;
 
-/// The default of Redis's setting.
+/// The default of `hll-sparse-max-bytes` in Redis.
 const SPARSE_MAX: u64 = 3000;
 
 fn added(elements: impl IntoIterator<Item = u64>, sparse_max: u64) -> Vec<u8> {
@@ -28,7 +28,7 @@ fn counts_are_near_the_truth_and_the_form_does_not_matter() {
     self_test(77, SPARSE_MAX).expect("nothing wrong");
 }
 
-/// The bytes of Redis 7.0.15, which `PFADD h a b c` and GET show.
+/// The expected bytes are those that GET returns in Redis 7.0.15 after `PFADD h a b c`.
 #[test]
 fn strings_are_those_of_redis() {
     let mut bytes = Cow::Owned(empty());
@@ -47,7 +47,7 @@ fn strings_are_those_of_redis() {
     assert_eq!(known(&bytes), None);
 }
 
-/// A model of registers that were raised one by one.
+/// Compares both forms with an array whose registers are raised one by one.
 #[test]
 fn registers_hold_the_greatest_of_their_values_in_either_form() {
     let mut rng = fastrand::Rng::with_seed(21);
@@ -55,7 +55,7 @@ fn registers_hold_the_greatest_of_their_values_in_either_form() {
         let sparse_max = [0, 100, SPARSE_MAX, u64::MAX][round % 4];
         let mut bytes: Cow<'_, [u8]> = Cow::Owned(empty());
         let mut model = vec![0u8; REGISTERS];
-        // Few registers, near each other, so that runs are divided and join.
+        // The registers are few and near each other, so that runs are divided and joined.
         let stretch = [20, 300, REGISTERS][round % 3];
         let first = rng.usize(0..=REGISTERS - stretch);
         for _ in 0..1500 {
@@ -120,7 +120,7 @@ fn what_is_no_sketch_is_not_taken_for_one() {
     }
 }
 
-/// Registers that are full say that no count is large enough.
+/// If every register has its greatest value, the estimate is infinite.
 #[test]
 fn a_count_that_is_no_number_has_the_bits_of_the_least_integer() {
     let mut full = Cow::Owned(empty());
@@ -129,8 +129,8 @@ fn a_count_that_is_no_number_has_the_bits_of_the_least_integer() {
     assert_eq!(count(&full), Ok(1 << 63));
 }
 
-/// Strings that are damaged anywhere are refused or read. Every change of one succeeds or leaves it
-/// unchanged.
+/// A damaged string is either refused or read, wherever the damage is. A change of such a string
+/// succeeds or leaves it as it was.
 #[test]
 fn damage_is_refused_and_never_a_panic() {
     let mut rng = fastrand::Rng::with_seed(22);

@@ -1,21 +1,22 @@
-//! A cell: one text or one integer, packed in the only way it can be.
+//! A cell: one text or one integer. Each value has exactly one packed form.
 
 use std::ops::Deref;
 
 use super::CELL_BYTES_MAX;
 use crate::number::{parse_i64, push_digits};
 
-/// The first lead of an integer that is in the lead itself.
+/// Leads from this one on are small integers without further bytes.
 const INLINE: u8 = 73;
-/// Leads of texts are their lengths, up to this one.
+/// A lead up to this one is the length of a text that follows.
 const TEXT_MAX: u8 = 64;
 
-/// The contents of a cell. It reads as text; an integer's digits are made when it is read.
+/// The contents of a cell. An integer can be read as text, too: its digits are made when the cell
+/// is read.
 #[derive(Debug, Clone, Copy)]
 pub enum Cell<'a> {
-    /// Text where it lies.
+    /// A text, borrowed from the packed bytes.
     Text(&'a [u8]),
-    /// An integer, with its digits at the end of the array from an index on.
+    /// An integer, an array whose end has its digits, and the index of the first digit.
     Integer(i64, [u8; 20], usize),
 }
 
@@ -34,7 +35,7 @@ impl<'a> Cell<'a> {
     /// The cell of an empty text.
     pub(super) const EMPTY: Cell<'static> = Cell::Text(&[]);
 
-    /// Returns the integer, if it is one.
+    /// Returns the integer; `None` if the cell has a text.
     #[must_use]
     pub fn integer(&self) -> Option<i64> {
         match self {
@@ -63,7 +64,7 @@ impl<'a> Cell<'a> {
         }
     }
 
-    /// Returns the cell at an offset and the offset behind it.
+    /// Returns the cell at an offset, and the offset behind that cell.
     pub(super) fn read(bytes: &'a [u8], at: usize) -> Option<(Cell<'a>, usize)> {
         let lead = *bytes.get(at)?;
         let end = at + cell_bytes(lead);
@@ -124,14 +125,14 @@ fn put_integer(out: &mut Vec<u8>, value: i64) {
     {
         return out.push(lead);
     }
-    // The sign bit must survive, hence the bits of the value without its sign, and one more.
+    // One bit more than the value needs, for its sign.
     let bits = 65 - (value ^ (value >> 63)).leading_zeros();
     let bytes = usize::try_from(bits.div_ceil(8)).unwrap_or(8).min(8);
     out.push(TEXT_MAX + u8::try_from(bytes).unwrap_or(8));
     out.extend_from_slice(&value.to_le_bytes()[..bytes]);
 }
 
-/// A text in its packed form, to be compared with.
+/// A text in its packed form, which is compared with packed cells.
 pub(super) struct Needle {
     bytes: [u8; CELL_BYTES_MAX + 1],
     len: usize,
@@ -146,7 +147,7 @@ impl Needle {
         let mut bytes = [0; CELL_BYTES_MAX + 1];
         let mut len = text.len() + 1;
         match text {
-            // Only what begins like an integer can be one.
+            // Only a text that begins with `-` or a digit can be an integer.
             [b'-' | b'0'..=b'9', ..] => {
                 let mut packed = Vec::with_capacity(CELL_BYTES_MAX + 1);
                 put_text(&mut packed, text);

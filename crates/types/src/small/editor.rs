@@ -27,7 +27,7 @@ impl New<'_> {
         }
     }
 
-    /// Packs it behind `out`; `false` if a cell would be too long.
+    /// Appends the packed element to `out`. Returns `false` if a cell would be too long.
     fn put(&self, out: &mut Vec<u8>) -> bool {
         let (key, value) = match *self {
             New::One(key) | New::Scored(key, _) => (key, &[][..]),
@@ -46,8 +46,8 @@ impl New<'_> {
     }
 }
 
-/// A packed collection that is being changed. A method that returns `false` has changed nothing:
-/// the collection would become too large to stay small.
+/// A packed collection that is being changed. If a method returns `false`, the collection would
+/// have become too large to stay small, and the method has changed nothing.
 #[derive(Debug, Clone)]
 pub struct Editor {
     packed: Packed<'static>,
@@ -71,7 +71,8 @@ impl Editor {
         &self.packed
     }
 
-    /// Puts an element before the byte offset `at`, which is the start of an element or the end.
+    /// Inserts an element at the byte offset `at`, which is the start of an element or the end of
+    /// the collection.
     #[must_use]
     pub fn insert(&mut self, at: usize, new: New<'_>) -> bool {
         self.packed.bytes[0] < COUNT_MAX && self.splice(at..at, Some(new))
@@ -83,7 +84,7 @@ impl Editor {
         self.insert(self.packed.bytes.len(), new)
     }
 
-    /// Puts an element in the place of another one, which lies in `range`.
+    /// Replaces the element that lies in `range`.
     #[must_use]
     pub fn replace(&mut self, range: Range<usize>, new: New<'_>) -> bool {
         self.splice(range, Some(new))
@@ -104,7 +105,8 @@ impl Editor {
         );
         if let Some(new) = new {
             debug_assert!(new.fits(self.packed.shape), "another type's element");
-            // Packed at the end first and then turned into its place: no second buffer.
+            // The element is packed behind the others and then rotated to its place, so that no
+            // second buffer is needed.
             if !new.put(bytes) || bytes.len() - gone > BYTES_MAX {
                 bytes.truncate(len);
                 return false;

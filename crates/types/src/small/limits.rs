@@ -1,14 +1,15 @@
 //! Checks of whether a packed collection may take an element, by the limits of its transaction.
 //!
-//! The limits are checked where Redis checks them. For a hash that is every write of a field, for
-//! the others only a new element. So a limit that is lowered later turns a collection into rows at
-//! the next write that checks it. A limit that is raised brings no collection back.
+//! The limits are checked where Redis checks them: for a hash, at every write of a field, and for
+//! other types, only when an element is added. So after a limit is lowered, a larger collection is
+//! turned into rows at the next write that checks the limit. Raising a limit does not turn rows
+//! into a packed collection.
 
 use perdura_txn::{Packing, Shape};
 
 use super::{New, Packed};
 
-/// Returns whether a new element may join a packed hash, list or sorted set. For sets see
+/// Returns whether a new element may be added to a packed hash, list or sorted set. For sets see
 /// [`may_join_set`].
 pub(crate) fn may_join(packed: &Packed<'_>, new: New<'_>, packing: Packing) -> bool {
     let (entries, bytes) = match packed.shape() {
@@ -21,8 +22,8 @@ pub(crate) fn may_join(packed: &Packed<'_>, new: New<'_>, packing: Packing) -> b
     packed.len() < usize::from(entries) && longest(new) <= usize::from(bytes)
 }
 
-/// Returns whether a new member may join a packed set. `integers` is true if it and all others are
-/// integers.
+/// Returns whether a new member may be added to a packed set. `integers` is true if the new member
+/// and all others are integers.
 pub(crate) fn may_join_set(
     packed: &Packed<'_>,
     member: &[u8],

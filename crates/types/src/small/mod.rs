@@ -1,19 +1,21 @@
 //! The packed form of a small collection, which lies in the row of its key.
 //!
 //! # Why this way
-//! * **One form for each text.** A text that is an integer in its only form is packed as one, in the
-//!   fewest bytes. So to find a field is to compare packed bytes, without unpacking any.
-//! * **Small changes stay small in the log**, which records the bytes of a page that differ. An
-//!   element is replaced where it lies, and a new one comes last if order allows it.
-//! * **A score** is an integer cell if it is a whole number up to 2^53, else the eight bytes of its
-//!   float. No text of eight bytes is read as a score: scores are read from the second cell only.
+//! * **One form for each text.** A text that is written as an integer is written is packed as an
+//!   integer, in the fewest bytes. So a field is found by comparing packed bytes, without unpacking
+//!   any.
+//! * **Small changes stay small in the log**, which records only those bytes of a page that differ.
+//!   An element is replaced at its place, and a new one is put last if the order allows it.
+//! * **A score** is an integer cell if it is a whole number up to 2^53, and otherwise the eight
+//!   bytes of its float. A text of eight bytes is never read as a score, because scores are only
+//!   read from the second cell.
 //!
 //! # Invariants
-//! At most [`BYTES_MAX`] bytes in all, [`COUNT_MAX`] elements, [`CELL_BYTES_MAX`] bytes of text in
-//! a cell. [`Editor`] refuses an element that would exceed them. Its caller then turns the
-//! collection into rows. A transaction may have lower limits ([`Packing`](perdura_txn::Packing)),
-//! which are checked where an element is put, not here. Bytes from a row are checked once, by
-//! [`Packed::parse`].
+//! At most [`BYTES_MAX`] bytes in all, [`COUNT_MAX`] elements, and [`CELL_BYTES_MAX`] bytes of text
+//! in a cell. [`Editor`] refuses an element that would exceed these limits, and its caller then
+//! turns the collection into rows. A transaction may have lower limits
+//! ([`Packing`](perdura_txn::Packing)). Those are checked where an element is put, not here. The
+//! bytes of a row are checked once, by [`Packed::parse`].
 //!
 //! # Format
 #![doc = include_str!("../../../../docs/formats/small.md")]
@@ -37,7 +39,7 @@ pub const COUNT_MAX: u8 = 128;
 /// The most bytes of text in one cell.
 pub const CELL_BYTES_MAX: usize = 64;
 
-/// A packed collection, checked.
+/// A packed collection whose bytes have been checked.
 #[derive(Debug, Clone)]
 pub struct Packed<'a> {
     bytes: Cow<'a, [u8]>,
@@ -153,7 +155,7 @@ impl<'a> Packed<'a> {
     }
 }
 
-/// Returns whether an element has a value or a score beside its key.
+/// Returns whether each element has two cells: the second one is a value or a score.
 fn two_cells(shape: Shape) -> bool {
     match shape {
         Shape::Hash | Shape::Zset => true,

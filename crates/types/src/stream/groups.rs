@@ -8,10 +8,10 @@ use super::{Consumer, Group, Id, Stream, Writing, damaged, rows};
 use crate::Fault;
 
 impl Stream<'_> {
-    /// Returns the group of a name.
+    /// Returns the group that has this name, if there is one.
     ///
     /// # Errors
-    /// Damage.
+    /// The stream is damaged.
     pub fn group(&self, name: &[u8]) -> Result<Option<Group>, Fault> {
         let Some(row) = self.rows.get(&rows::group(name)) else {
             return Ok(None);
@@ -20,10 +20,10 @@ impl Stream<'_> {
         group.map(Some).ok_or_else(|| damaged("a group"))
     }
 
-    /// Returns all groups by name.
+    /// Returns all groups with their names, in the order of the names.
     ///
     /// # Errors
-    /// Damage.
+    /// The stream is damaged.
     pub fn groups(&self) -> Result<Vec<(Vec<u8>, Group)>, Fault> {
         let groups = self.with_prefix(&[rows::GROUP]).map(|row| {
             let group = Group::decode(&row.value());
@@ -33,10 +33,10 @@ impl Stream<'_> {
         groups.collect()
     }
 
-    /// Returns the consumer of a name.
+    /// Returns the consumer of a group that has this name, if there is one.
     ///
     /// # Errors
-    /// Damage.
+    /// The stream is damaged.
     pub fn consumer(&self, group: &Group, name: &[u8]) -> Result<Option<Consumer>, Fault> {
         let Some(row) = self.rows.get(&rows::consumer_name(group.number, name)) else {
             return Ok(None);
@@ -46,17 +46,17 @@ impl Stream<'_> {
         self.consumer_of(group.number, number).map(Some)
     }
 
-    /// Returns the consumer of a number.
+    /// Returns the consumer of a group that has this number.
     pub(super) fn consumer_of(&self, group: u32, number: u32) -> Result<Consumer, Fault> {
         let row = self.rows.get(&rows::consumer(group, number));
         let consumer = row.and_then(|row| Consumer::decode(&row.value()));
         consumer.ok_or_else(|| damaged("a consumer"))
     }
 
-    /// Returns all consumers of a group by name.
+    /// Returns all consumers of a group, in the order of their names.
     ///
     /// # Errors
-    /// Damage.
+    /// The stream is damaged.
     pub fn consumers(&self, group: &Group) -> Result<Vec<Consumer>, Fault> {
         let numbers = self.with_prefix(&rows::consumer_names(group.number));
         let consumers = numbers.map(|row| {
@@ -72,7 +72,7 @@ impl Writing {
     /// Writes the state of a group.
     ///
     /// # Errors
-    /// An abort, to be handed on.
+    /// An abort, which the caller must pass on.
     pub fn put_group(&self, tx: &mut Tx<'_>, name: &[u8], group: &Group) -> Result<(), Fault> {
         if armed(Flaw::GroupLastNotWritten)
             && let Some(written) = self.stream(tx)?.group(name)?
@@ -83,11 +83,11 @@ impl Writing {
         self.put(tx, &rows::group(name), &group.encode())
     }
 
-    /// Makes a group with a name that no other group has. It has read the entries up to `last`,
-    /// which were `read` entries.
+    /// Makes a group whose name no other group has. It counts as having read the entries up to the
+    /// id `last`, which are `read` entries.
     ///
     /// # Errors
-    /// An abort, to be handed on.
+    /// An abort, which the caller must pass on.
     pub fn make_group(
         &mut self,
         tx: &mut Tx<'_>,
@@ -107,10 +107,10 @@ impl Writing {
         Ok(group)
     }
 
-    /// Removes a group with its consumers and all that is pending in it.
+    /// Removes a group with its consumers and its pending entries.
     ///
     /// # Errors
-    /// An abort, to be handed on.
+    /// An abort, which the caller must pass on.
     pub fn destroy_group(&self, tx: &mut Tx<'_>, name: &[u8], group: &Group) -> Result<(), Fault> {
         let prefixes = rows::of_group(group.number);
         let left = usize::from(armed(Flaw::DestroyedGroupRowsKept));
@@ -133,11 +133,11 @@ impl Writing {
         Ok(to_u64(names.len()))
     }
 
-    /// Makes a consumer with a name that no other one of the group has. The caller must write the
+    /// Makes a consumer whose name no other consumer of the group has. The caller must write the
     /// group.
     ///
     /// # Errors
-    /// An abort, to be handed on.
+    /// An abort, which the caller must pass on.
     pub fn make_consumer(
         &self,
         tx: &mut Tx<'_>,
@@ -161,7 +161,7 @@ impl Writing {
     /// Writes the state of a consumer.
     ///
     /// # Errors
-    /// An abort, to be handed on.
+    /// An abort, which the caller must pass on.
     pub fn put_consumer(
         &self,
         tx: &mut Tx<'_>,
@@ -172,11 +172,10 @@ impl Writing {
         self.put(tx, &name, &consumer.encode())
     }
 
-    /// Removes a consumer with all that waits for its acknowledgement. The caller must write the
-    /// group.
+    /// Removes a consumer with its pending entries. The caller must write the group.
     ///
     /// # Errors
-    /// An abort, to be handed on.
+    /// An abort, which the caller must pass on.
     pub fn delete_consumer(
         &self,
         tx: &mut Tx<'_>,

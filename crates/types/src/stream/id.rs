@@ -1,4 +1,4 @@
-//! Ids of entries: a time in milliseconds and a number within it.
+//! Ids of entries: a time in milliseconds, and a number within that millisecond.
 
 use std::fmt;
 
@@ -7,22 +7,22 @@ use crate::number::{parse_u64, push_u64};
 /// The id of an entry. Ids ascend in a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Id {
-    /// Milliseconds since 1970, if the server chose it.
+    /// Milliseconds. They count from 1970 if the server chose the id.
     pub ms: u64,
     /// The number within the millisecond.
     pub seq: u64,
 }
 
 impl Id {
-    /// Before all ids.
+    /// The least id, which no entry has.
     pub const MIN: Id = Id { ms: 0, seq: 0 };
-    /// The last id.
+    /// The greatest id.
     pub const MAX: Id = Id {
         ms: u64::MAX,
         seq: u64::MAX,
     };
 
-    /// Reads `ms` or `ms-seq`. Without a number it gets `seq`.
+    /// Reads `ms` or `ms-seq`. If the text has no `-seq`, the id gets `seq`.
     #[must_use]
     pub fn parse(text: &[u8], seq: u64) -> Option<Id> {
         let dash = text.iter().position(|byte| *byte == b'-');
@@ -38,7 +38,7 @@ impl Id {
         })
     }
 
-    /// Returns the id behind this one; `None` behind the last.
+    /// Returns the next greater id; `None` for the greatest.
     #[must_use]
     pub fn next(self) -> Option<Id> {
         match self.seq.checked_add(1) {
@@ -50,7 +50,7 @@ impl Id {
         }
     }
 
-    /// Returns the id before this one; `None` before the first.
+    /// Returns the next lesser id; `None` for the least.
     #[must_use]
     pub fn previous(self) -> Option<Id> {
         match self.seq.checked_sub(1) {
@@ -62,7 +62,7 @@ impl Id {
         }
     }
 
-    /// Returns its bytes in names of rows, which sort as ids do.
+    /// Returns the bytes of the id in names of rows. They sort as the ids do.
     #[must_use]
     pub fn to_bytes(self) -> [u8; 16] {
         let mut bytes = [0; 16];
@@ -83,7 +83,7 @@ impl Id {
         }
     }
 
-    /// Appends it as clients read it.
+    /// Appends the id as clients read it.
     pub fn push(self, out: &mut Vec<u8>) {
         push_u64(out, self.ms);
         out.push(b'-');

@@ -1,10 +1,10 @@
-//! The number of entries that a group has read, and of those that it has not, as Redis 7.0
-//! estimates them. The estimate is exact unless entries were deleted from the middle.
+//! The numbers of entries that a group has read and has not read, as Redis 7.0 estimates them. They are exact unless
+//! entries were deleted from the middle.
 
 use super::{Group, Head, Id};
 
 impl Head {
-    /// Returns whether no entry was deleted by name behind the first one that is there.
+    /// Returns whether no entry behind the stream's first entry was deleted by name.
     fn is_dense(&self) -> bool {
         self.deleted_max == Id::MIN || self.deleted_max < self.first
     }
@@ -15,7 +15,7 @@ impl Head {
         self.length > 0 && !self.is_dense() && id <= self.deleted_max
     }
 
-    /// Returns the number of entries that were added up to this id; `None` if it is not known.
+    /// Returns the number of entries that were added up to this id, deleted ones included; `None` if it is not known.
     #[must_use]
     pub fn added_up_to(&self, id: Id) -> Option<u64> {
         if self.added == 0 {
@@ -35,8 +35,8 @@ impl Head {
         }
     }
 
-    /// Returns the number of entries that a group has not read; `None` if it is not known. It is
-    /// negative if a client has said that the group read more than was added.
+    /// Returns the number of entries that a group has not read; `None` if it is not known. It is negative if a client
+    /// has set the number of read entries higher than the number of added ones.
     #[must_use]
     pub fn lag(&self, group: &Group) -> Option<i64> {
         let read = match group.read {
@@ -47,7 +47,7 @@ impl Head {
         read.map(|read| self.added.wrapping_sub(read).cast_signed())
     }
 
-    /// Notes that a group has delivered the entry of an id, which is behind all that it had delivered.
+    /// Notes that a group has delivered the entry with this id, which is behind all that it had delivered.
     pub fn delivered(&self, group: &mut Group, id: Id) {
         assert!(id > group.last, "groups go forward");
         match group.read {

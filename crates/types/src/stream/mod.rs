@@ -1,9 +1,10 @@
 //! Streams: entries in the order of their ids, and groups of consumers that have read some of them.
 //!
-//! A stream is a collection of rows that are sorted by their names (docs/formats/stream.md). Nodes
-//! hold some entries each. Each group and each consumer has a row, and each entry that was
-//! delivered and is not acknowledged has two. So a command logs only what it changes, whatever the
-//! stream's length. A stream has no small form, and may be empty: its head is always there.
+//! A stream is a collection of rows that are sorted by their names (docs/formats/stream.md). Each
+//! row of a *node* has several entries. Each group and each consumer has a row. Each entry that was
+//! delivered and is not acknowledged has two rows. So a command logs only its own changes, whatever
+//! the stream's length. A stream has no small form. It may be empty, because its head always
+//! exists.
 //!
 //! | module | one idea |
 //! |---|---|
@@ -46,7 +47,7 @@ pub struct Stream<'a> {
 /// Opens the stream of a key to read it.
 ///
 /// # Errors
-/// [`Fault::WrongType`]; an abort, to be handed on.
+/// [`Fault::WrongType`]; an abort, which the caller must pass on.
 pub fn read<'a>(tx: &'a Tx<'_>, table: TableId, key: &[u8]) -> Result<Option<Stream<'a>>, Fault> {
     match home_of(tx, table, key)? {
         Some(home) => Stream::new(tx, table, home).map(Some),
@@ -74,7 +75,7 @@ fn damaged(expected: &str) -> Fault {
     ))
 }
 
-/// Returns the first name behind all that begin with `prefix`.
+/// Returns the least name that is greater than all names that begin with `prefix`.
 fn behind(prefix: &[u8]) -> rows::Name {
     let last = prefix.iter().rposition(|byte| *byte < u8::MAX);
     let last = last.expect("the kind of a row is not the greatest byte");
@@ -88,10 +89,10 @@ impl<'a> Stream<'a> {
         Stream::of(tx.elements(table, home)?)
     }
 
-    /// Reads the stream that is made of these rows.
+    /// Reads the head of the stream that these rows make up.
     ///
     /// # Errors
-    /// Damage.
+    /// The stream is damaged.
     pub fn of(rows: Elements<'a>) -> Result<Stream<'a>, Fault> {
         let head = rows
             .get(rows::HEAD)
@@ -106,7 +107,7 @@ impl<'a> Stream<'a> {
         self.head
     }
 
-    /// Returns the number of its nodes.
+    /// Returns the number of the stream's nodes.
     #[must_use]
     pub fn nodes(&self) -> u64 {
         self.rows.len() - self.first_node()
@@ -117,29 +118,29 @@ impl<'a> Stream<'a> {
         self.rows.names_before(&[rows::NODE])
     }
 
-    /// Returns the number of rows with this name or one before it.
+    /// Returns the number of rows whose name is `name` or sorts before it.
     fn names_up_to(&self, name: &[u8]) -> u64 {
         let mut next = rows::Name::from_slice(name);
         next.push(0);
         self.rows.names_before(&next)
     }
 
-    /// Returns the rank of the node that has an entry of this id, or else that of a node beside its
-    /// place.
+    /// Returns the rank of the node that has the entry with this id. If there is no such entry, it
+    /// is the rank of a node beside the place where the entry would be.
     fn node_of(&self, id: Id) -> u64 {
         let behind = self.names_up_to(&rows::node(id));
-        // The row before may be one of a pending entry.
+        // The row before may belong to a pending entry.
         match behind.checked_sub(1).and_then(|at| self.rows.at(at)) {
             Some(row) if rows::node_id(&row.field()).is_some() => behind - 1,
             _ => behind,
         }
     }
 
-    /// Passes the entries between two ids, both included, to `f` until it returns false. They
+    /// Passes the entries between two ids, both included, to `f` until `f` returns false. The ids
     /// ascend, or descend if `reverse`.
     ///
     /// # Errors
-    /// Damage, or an error of `f`.
+    /// The stream is damaged, or `f` returned an error.
     pub fn entries<E: From<Fault>>(
         &self,
         ids: RangeInclusive<Id>,
@@ -151,7 +152,7 @@ impl<'a> Stream<'a> {
         }
         let (from, to) = (*ids.start(), *ids.end());
         let first = self.node_of(from);
-        // The range of most readers ends behind the last node.
+        // Most ranges reach to the last node. Its rank is known without a search.
         let last = match self.head.last <= to {
             true => self.rows.len(),
             false => self.names_up_to(&rows::node(to)),
@@ -192,7 +193,7 @@ impl<'a> Stream<'a> {
         }
     }
 
-    /// Returns a bound on the entries from one id to another one, both included.
+    /// Returns an upper bound on the number of entries from one id to another, both included.
     #[must_use]
     pub fn at_most(&self, from: Id, to: Id) -> u64 {
         if from > to || self.head.length == 0 {
@@ -205,10 +206,10 @@ impl<'a> Stream<'a> {
         entries.min(self.head.length)
     }
 
-    /// Returns whether the stream has an entry of an id.
+    /// Returns whether the stream has an entry with this id.
     ///
     /// # Errors
-    /// Damage.
+    /// The stream is damaged.
     pub fn contains(&self, id: Id) -> Result<bool, Fault> {
         let mut found = false;
         self.entries::<Fault>(id..=id, false, |_| {
@@ -218,7 +219,7 @@ impl<'a> Stream<'a> {
         Ok(found)
     }
 
-    /// Finds the first id that is there in the nodes.
+    /// Finds the first entry in the nodes and returns its id; zero if the stream is empty.
     fn find_first(&self) -> Result<Id, Fault> {
         let mut found = Id::MIN;
         self.entries::<Fault>(Id::MIN..=Id::MAX, false, |entry| {
@@ -228,10 +229,10 @@ impl<'a> Stream<'a> {
         Ok(found)
     }
 
-    /// Returns the last id that is there; zero if the stream is empty.
+    /// Returns the id of the last entry; zero if the stream is empty.
     ///
     /// # Errors
-    /// Damage.
+    /// The stream is damaged.
     pub fn last_there(&self) -> Result<Id, Fault> {
         let mut found = Id::MIN;
         self.entries::<Fault>(Id::MIN..=Id::MAX, true, |entry| {

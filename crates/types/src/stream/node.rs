@@ -1,8 +1,8 @@
 //! A node: some neighbouring entries in one row, packed (docs/formats/stream.md).
 //!
-//! The row's name has the id of the first entry that was put in. A deleted entry stays where it is,
-//! with a mark. So a deletion changes a byte or two, and not all that lies behind it. The value has
-//! room behind its entries, so that appending an entry changes those bytes alone.
+//! The row's name has the id of the first entry that was added to the node. A deleted entry is marked and stays where
+//! it is, so a deletion changes a byte or two and moves nothing. The value has free bytes behind its entries, so
+//! appending an entry changes only some of those.
 
 use perdura_base::cursor::{Reader, Writer};
 use perdura_base::flaw::{Flaw, armed};
@@ -14,12 +14,12 @@ use crate::small::Cell;
 
 /// The most entries of a node, deleted ones included, as in Redis.
 pub const NODE_ENTRIES_MAX: u16 = 100;
-/// The values of nodes have these lengths, unless one entry alone is longer: their rows fill their slots.
+/// The values of nodes have these lengths, with which their rows fill their slots. A single longer entry has a longer
+/// value.
 pub const NODE_BYTES: [usize; 5] = [120, 248, 488, 968, 1888];
 
-/// Returns the longest value of a node whose entries take `entry_bytes` each. A write copies the
-/// node and searches it for changes. Therefore nodes of small entries are shorter, as long as they
-/// hold eight.
+/// Returns the greatest length of a node's value if an entry takes `entry_bytes`. Each write copies the node and
+/// searches it for changes. Therefore nodes of small entries are shorter, as long as eight entries fit.
 fn longest(entry_bytes: usize) -> usize {
     match entry_bytes.saturating_mul(8) <= NODE_BYTES[3] {
         true => NODE_BYTES[3],
@@ -27,20 +27,20 @@ fn longest(entry_bytes: usize) -> usize {
     }
 }
 
-/// Bytes before the names of the first entry's fields.
+/// The number of bytes before the field names of the node's first entry.
 const HEAD_BYTES: usize = 8;
-/// The entry is deleted.
+/// The flag of a deleted entry.
 const DELETED: u8 = 1;
-/// The entry has the fields of the node's first one, and names none.
+/// The flag of an entry that has the same fields as the node's first entry, and so does not store their names.
 const SAME_FIELDS: u8 = 2;
 
-/// Leads of texts are their lengths, up to this one.
+/// A lead up to this one is the length of a text that follows.
 const SHORT_MAX: u8 = 127;
-/// The lead of a longer text, whose length follows.
+/// The lead of a longer text. The length follows the lead.
 const LONG: u8 = 128;
-/// Leads up to this one are of integers of one to eight bytes.
+/// Leads above [`LONG`] and up to this one are those of integers of one to eight bytes.
 const WIDE_MAX: u8 = 136;
-/// The first lead of an integer that is in the lead itself.
+/// Leads from this one on are small integers without further bytes.
 const INLINE: u8 = 137;
 
 fn put_text(out: &mut Vec<u8>, text: &[u8]) {
@@ -134,8 +134,8 @@ impl<'n> Node<'n> {
         u64::from(self.live)
     }
 
-    /// Returns the entries in their order, without deleted ones. It ends early if the node is
-    /// damaged, which [`is_whole`](Self::is_whole) detects.
+    /// Returns the entries in their order, without deleted ones. The iterator ends early if the node is damaged,
+    /// which [`is_whole`](Self::is_whole) detects.
     pub fn entries(&self) -> impl Iterator<Item = Entry<'n>> + use<'n> {
         let node = *self;
         let mut at = self.entries_at;
@@ -150,7 +150,7 @@ impl<'n> Node<'n> {
         })
     }
 
-    /// Returns whether it parses to its end and has as many entries as its head says.
+    /// Returns whether all entries parse, and whether the node has as many as its head says.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         let (mut at, mut live) = (self.entries_at, 0);
@@ -240,8 +240,8 @@ impl<'n> Entry<'n> {
     }
 }
 
-/// Returns the value of a new node with one entry and room for more. `is_first` is true if it is
-/// the stream's only node, which begins small.
+/// Returns the value of a new node with one entry and room for more. `is_first` is true for a stream's only node,
+/// which begins with little room.
 #[must_use]
 pub fn new_node(fields: &[&[u8]], is_first: bool) -> Vec<u8> {
     assert!(fields.len().is_multiple_of(2), "fields and values by turns");
@@ -261,8 +261,7 @@ pub fn new_node(fields: &[&[u8]], is_first: bool) -> Vec<u8> {
     value
 }
 
-/// Appends an entry to the value of a node. Returns whether there was room. If not, the value is
-/// unchanged.
+/// Appends an entry to the value of a node. Returns false, and leaves the value unchanged, if there was no room.
 #[must_use]
 pub fn append(value: &mut Vec<u8>, base: Id, id: Id, fields: &[&[u8]]) -> bool {
     let mut r = Reader::new(value);
@@ -303,7 +302,8 @@ pub fn append(value: &mut Vec<u8>, base: Id, id: Id, fields: &[&[u8]]) -> bool {
     true
 }
 
-/// Marks the entry of an id as deleted. Returns the number of entries left, if it was there.
+/// Marks the entry with this id as deleted. Returns the number of entries left; `None` if the node does not have the
+/// entry.
 #[must_use]
 pub fn delete(value: &mut [u8], base: Id, id: Id) -> Option<u64> {
     let node = Node::parse(base, value)?;
@@ -317,7 +317,7 @@ pub fn delete(value: &mut [u8], base: Id, id: Id) -> Option<u64> {
     Some(u64::from(live))
 }
 
-/// Marks the first entries as deleted, fewer than there are.
+/// Marks the first `count` entries as deleted. The node must have more than `count`.
 pub fn delete_first(value: &mut [u8], base: Id, count: u64) {
     let Some(node) = Node::parse(base, value) else {
         return;

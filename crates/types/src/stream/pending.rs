@@ -1,7 +1,7 @@
 //! Entries that were delivered and are not acknowledged.
 //!
-//! Each is in two rows: one of its group, which names its consumer, and one of its consumer, which
-//! has a name but no value.
+//! Each pending entry has two rows. The one in its group has a value, which names the consumer. The
+//! one of its consumer has a name but no value.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -14,10 +14,10 @@ use super::{Consumer, Group, Id, Pending, Stream, Writing, damaged, rows};
 use crate::Fault;
 
 impl Stream<'_> {
-    /// Returns the pending entry of an id in a group.
+    /// Returns the group's pending entry with this id, if there is one.
     ///
     /// # Errors
-    /// Damage.
+    /// The stream is damaged.
     pub fn pending(&self, group: &Group, id: Id) -> Result<Option<Pending>, Fault> {
         let Some(row) = self.rows.get(&rows::pending(group.number, id)) else {
             return Ok(None);
@@ -26,11 +26,11 @@ impl Stream<'_> {
         pending.map(Some).ok_or_else(|| damaged("a pending entry"))
     }
 
-    /// Passes the pending entries of a group between two ids, both included, to `f` until it
+    /// Passes the pending entries of a group between two ids, both included, to `f` until `f`
     /// returns false.
     ///
     /// # Errors
-    /// Damage, or an error of `f`.
+    /// The stream is damaged, or `f` returned an error.
     pub fn each_pending(
         &self,
         group: &Group,
@@ -62,7 +62,7 @@ impl Stream<'_> {
         }
     }
 
-    /// Returns the ids that wait for a consumer's acknowledgement, from one on.
+    /// Returns the ids from `from` on that wait for a consumer's acknowledgement.
     #[must_use]
     pub fn ids_of(&self, group: &Group, consumer: &Consumer, from: Id) -> Vec<Id> {
         self.each_id_of(group, consumer, from).collect()
@@ -83,21 +83,21 @@ impl Stream<'_> {
         ids.filter_map(|(_, row)| rows::pending_id(&row.field()))
     }
 
-    /// Returns the consumer that has a pending entry.
+    /// Returns the consumer to which a pending entry was delivered.
     ///
     /// # Errors
-    /// Damage.
+    /// The stream is damaged.
     pub fn holder(&self, group: &Group, pending: &Pending) -> Result<Consumer, Fault> {
         self.consumer_of(group.number, pending.consumer)
     }
 }
 
 impl Writing {
-    /// Gives a consumer an entry, also if another consumer has it. The caller must write the group
+    /// Gives a consumer an entry, even if another consumer has it. The caller must write the group
     /// and the consumer. The previous consumer is written here.
     ///
     /// # Errors
-    /// An abort, to be handed on.
+    /// An abort, which the caller must pass on.
     pub fn give(
         &self,
         tx: &mut Tx<'_>,
@@ -143,7 +143,7 @@ impl Writing {
     /// Notes that a pending entry was delivered once more, to the consumer that has it.
     ///
     /// # Errors
-    /// An abort, to be handed on.
+    /// An abort, which the caller must pass on.
     pub fn deliver_again(
         &self,
         tx: &mut Tx<'_>,
@@ -163,7 +163,7 @@ impl Writing {
     /// number of removed entries.
     ///
     /// # Errors
-    /// An abort, to be handed on.
+    /// An abort, which the caller must pass on.
     pub fn acknowledge(
         &self,
         tx: &mut Tx<'_>,
@@ -171,8 +171,8 @@ impl Writing {
         group: &mut Group,
         ids: &[Id],
     ) -> Result<u64, Fault> {
-        // The number of entries that each consumer loses. Most calls acknowledge entries of one
-        // consumer.
+        // `losses` counts the entries that each consumer loses. Most calls acknowledge entries of a
+        // single consumer.
         let (mut last, mut losses) = (None, BTreeMap::<u32, u64>::new());
         let before = group.pending;
         for id in ids {
@@ -210,7 +210,7 @@ impl Writing {
         Ok(before - group.pending)
     }
 
-    /// Subtracts `lost` from the pending entries of a consumer and writes it.
+    /// Subtracts `lost` from a consumer's number of pending entries, and writes the consumer.
     fn lose(&self, tx: &mut Tx<'_>, group: &Group, consumer: u32, lost: u64) -> Result<(), Fault> {
         let mut consumer = self.stream(tx)?.consumer_of(group.number, consumer)?;
         debug_assert!(lost > 0, "a consumer that loses nothing is not written");

@@ -9,9 +9,9 @@
 //! | `4 number id` | an entry that a group has delivered and that is not acknowledged |
 //! | `5 number number id` | such an entry, by its consumer |
 //! | `6 id` | a node |
-//! Groups and consumers have numbers, so that pending entries have short names. The heap's
-//! `name_place` knows the places of the numbers in kinds 4, 5 and 6, to distinguish most names
-//! without a row. A change of a name must change it too.
+//! Groups and consumers have numbers, so that pending entries have short names. `name_place` of the
+//! heap depends on the positions of the numbers in kinds 4, 5 and 6, with which it distinguishes
+//! most names without reading a row. A change of these names must change it too.
 
 use perdura_base::cursor::{Reader, Writer};
 
@@ -19,20 +19,21 @@ use super::id::Id;
 
 /// The name of the head.
 pub(super) const HEAD: &[u8] = &[0];
-/// Names of groups begin with it.
+/// The first byte of the names of groups.
 pub(super) const GROUP: u8 = 1;
-/// Names of consumers by name begin with it.
+/// The first byte of the names of rows that map a consumer's name to its number.
 const CONSUMER_NAME: u8 = 2;
-/// Names of consumers by number begin with it.
+/// The first byte of the names of consumers.
 const CONSUMER: u8 = 3;
-/// Names of pending entries of groups begin with it.
+/// The first byte of the names of a group's pending entries.
 const PENDING: u8 = 4;
-/// Names of pending entries of consumers begin with it.
+/// The first byte of the names of a consumer's pending entries.
 const CONSUMER_PENDING: u8 = 5;
-/// Names of nodes begin with it. They are the last, so that the last row is the last node.
+/// The first byte of the names of nodes. It is the greatest of these bytes, so the last row is the
+/// last node.
 pub(super) const NODE: u8 = 6;
 
-/// The name of a row: short, so that it needs no allocation as a rule.
+/// The name of a row. Most names are short enough to need no allocation.
 pub(super) type Name = smallvec::SmallVec<[u8; 32]>;
 
 fn name(kind: u8, parts: &[&[u8]]) -> Name {
@@ -41,12 +42,12 @@ fn name(kind: u8, parts: &[&[u8]]) -> Name {
     name
 }
 
-/// Returns the name of a node, by the id of its first entry.
+/// Returns the name of the node whose first entry has this id.
 pub(super) fn node(id: Id) -> Name {
     name(NODE, &[&id.to_bytes()])
 }
 
-/// Returns the id in the name of a node.
+/// Returns the id in the name of a node; `None` if it is not the name of a node.
 pub(super) fn node_id(name: &[u8]) -> Option<Id> {
     match name.split_first() {
         Some((&NODE, id)) => Some(Id::from_bytes(id.try_into().ok()?)),
@@ -59,17 +60,17 @@ pub(super) fn group(group: &[u8]) -> Name {
     name(GROUP, &[group])
 }
 
-/// Returns the name of the row with a consumer's number, by the consumer's name.
+/// Returns the name of the row that maps a consumer's name to its number.
 pub(super) fn consumer_name(group: u32, consumer: &[u8]) -> Name {
     name(CONSUMER_NAME, &[&group.to_be_bytes(), consumer])
 }
 
-/// Returns the name of a consumer's row, by its number.
+/// Returns the name of the row of the consumer with this number.
 pub(super) fn consumer(group: u32, consumer: u32) -> Name {
     name(CONSUMER, &[&group.to_be_bytes(), &consumer.to_be_bytes()])
 }
 
-/// Returns the name of a pending entry's row in its group.
+/// Returns the name of the row that a group has for a pending entry.
 pub(super) fn pending(group: u32, id: Id) -> Name {
     let mut raw = [0; 21];
     raw[0] = PENDING;
@@ -78,7 +79,7 @@ pub(super) fn pending(group: u32, id: Id) -> Name {
     Name::from_slice(&raw)
 }
 
-/// Returns the name of a pending entry's row of its consumer.
+/// Returns the name of the row that a consumer has for a pending entry.
 pub(super) fn consumer_pending(group: u32, consumer: u32, id: Id) -> Name {
     let mut raw = [0; 25];
     raw[0] = CONSUMER_PENDING;
@@ -88,7 +89,7 @@ pub(super) fn consumer_pending(group: u32, consumer: u32, id: Id) -> Name {
     Name::from_slice(&raw)
 }
 
-/// Returns the prefix of the names of a group's consumers.
+/// Returns the prefix of the rows that map the names of a group's consumers to numbers.
 pub(super) fn consumer_names(group: u32) -> Name {
     name(CONSUMER_NAME, &[&group.to_be_bytes()])
 }
@@ -99,7 +100,7 @@ pub(super) fn of_group(group: u32) -> [Name; 4] {
         .map(|kind| name(kind, &[&group.to_be_bytes()]))
 }
 
-/// Returns the id at the end of the name of a pending entry.
+/// Returns the id at the end of a pending entry's name.
 pub(super) fn pending_id(name: &[u8]) -> Option<Id> {
     name.last_chunk().map(|bytes| Id::from_bytes(*bytes))
 }
@@ -107,15 +108,15 @@ pub(super) fn pending_id(name: &[u8]) -> Option<Id> {
 /// The facts about a whole stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Head {
-    /// The last id that was given.
+    /// The id of the entry that was added last.
     pub last: Id,
-    /// The first id that is there; zero if the stream is empty.
+    /// The id of the first entry; zero if the stream is empty.
     pub first: Id,
     /// The greatest id that was deleted by name.
     pub deleted_max: Id,
     /// The number of entries that were ever added.
     pub added: u64,
-    /// The number of entries that are there.
+    /// The number of entries that the stream has now.
     pub length: u64,
     /// The number of groups that were ever made.
     pub groups: u32,
@@ -124,13 +125,13 @@ pub struct Head {
 /// A consumer group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Group {
-    /// Its number, which no other group of the stream has had.
+    /// The group's number, which no other group of the stream has ever had.
     pub number: u32,
-    /// The number of consumers that were ever made.
+    /// The number of consumers that the group has ever had.
     pub consumers: u32,
-    /// The last id that it has delivered.
+    /// The last id that the group has delivered.
     pub last: Id,
-    /// The number of entries that it has read. `None`: it is not known.
+    /// The number of entries that the group has read. `None`: it is not known.
     pub read: Option<u64>,
     /// The number of entries that wait to be acknowledged.
     pub pending: u64,
@@ -139,7 +140,7 @@ pub struct Group {
 /// A consumer of a group.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Consumer {
-    /// Its number, which no other consumer of the group has had.
+    /// The consumer's number, which no other consumer of the group has ever had.
     pub number: u32,
     /// The time of its last activity, milliseconds since 1970.
     pub seen_ms: u64,
@@ -152,7 +153,7 @@ pub struct Consumer {
 /// An entry that was delivered and is not acknowledged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pending {
-    /// The number of the consumer that has it.
+    /// The number of the consumer to which the entry was delivered last.
     pub consumer: u32,
     /// The time of its last delivery, milliseconds since 1970.
     pub delivered_ms: u64,
@@ -185,7 +186,7 @@ impl Head {
         out
     }
 
-    /// Reads such a value.
+    /// Reads a value that [`encode`](Self::encode) has written; `None` if it is damaged.
     pub(super) fn decode(value: &[u8]) -> Option<Head> {
         let mut r = Reader::new(value);
         let head = Head {
@@ -212,7 +213,7 @@ impl Group {
         out
     }
 
-    /// Reads such a value.
+    /// Reads a value that [`encode`](Self::encode) has written; `None` if it is damaged.
     pub(super) fn decode(value: &[u8]) -> Option<Group> {
         let mut r = Reader::new(value);
         let group = Group {
@@ -237,7 +238,7 @@ impl Consumer {
         out
     }
 
-    /// Reads such a value.
+    /// Reads a value that [`encode`](Self::encode) has written; `None` if it is damaged.
     pub(super) fn decode(value: &[u8]) -> Option<Consumer> {
         let mut r = Reader::new(value);
         Some(Consumer {
@@ -259,7 +260,7 @@ impl Pending {
         out
     }
 
-    /// Reads such a value.
+    /// Reads a value that [`encode`](Self::encode) has written; `None` if it is damaged.
     pub(super) fn decode(value: &[u8]) -> Option<Pending> {
         let mut r = Reader::new(value);
         let pending = Pending {

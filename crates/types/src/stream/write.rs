@@ -20,23 +20,23 @@ pub struct Writing {
     stored: Head,
 }
 
-/// The limit beyond which entries are removed.
+/// The entries that a trim keeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Threshold {
-    /// All but this number of last entries.
+    /// The last entries, as many as this number.
     Length(u64),
-    /// Those before this id.
+    /// The entries from this id on.
     Id(Id),
 }
 
 /// The parameters of a trim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Trim {
-    /// The limit.
+    /// The entries to keep.
     pub threshold: Threshold,
-    /// True if only whole nodes are removed.
+    /// True if only whole nodes are removed, so that entries beyond the threshold may stay.
     pub is_rough: bool,
-    /// The most entries that are removed; 0: any number.
+    /// The most entries to remove; 0: any number.
     pub limit: u64,
 }
 
@@ -44,7 +44,7 @@ impl Writing {
     /// Opens the stream of a key, if it exists.
     ///
     /// # Errors
-    /// [`Fault::WrongType`]; an abort, to be handed on.
+    /// [`Fault::WrongType`]; an abort, which the caller must pass on.
     pub fn open(tx: &Tx<'_>, table: TableId, key: &[u8]) -> Result<Option<Writing>, Fault> {
         let Some(home) = home_of(tx, table, key)? else {
             return Ok(None);
@@ -58,7 +58,7 @@ impl Writing {
         }))
     }
 
-    /// Opens the stream of a key, and makes it if it does not exist. It may stay empty.
+    /// Opens the stream of a key, and makes the stream if it does not exist. It may stay empty.
     ///
     /// # Errors
     /// As [`open`](Self::open).
@@ -82,10 +82,11 @@ impl Writing {
         })
     }
 
-    /// Returns the stream to be read. Its head is that from before the changes.
+    /// Returns the stream for reading. The head of the returned stream does not have the changes
+    /// yet.
     ///
     /// # Errors
-    /// An abort, to be handed on.
+    /// An abort, which the caller must pass on.
     pub fn stream<'a>(&self, tx: &'a Tx<'_>) -> Result<Stream<'a>, Fault> {
         Ok(Stream {
             rows: tx.elements(self.table, self.home)?,
@@ -102,11 +103,11 @@ impl Writing {
         Ok(tx.element_delete(self.table, self.home, name)?)
     }
 
-    /// Adds an entry behind all others. `fields` are names and values in turn. The id must be
+    /// Adds an entry behind all others. `fields` has names and values alternately. The id must be
     /// greater than the last one.
     ///
     /// # Errors
-    /// An abort, to be handed on.
+    /// An abort, which the caller must pass on.
     pub fn add(&mut self, tx: &mut Tx<'_>, id: Id, fields: &[&[u8]]) -> Result<(), Fault> {
         assert!(id > self.head.last, "ids ascend");
         self.append(tx, id, fields)?;
@@ -116,10 +117,10 @@ impl Writing {
     }
 
     /// Puts an entry behind all others, as [`add`](Self::add) does, but does not count it as added.
-    /// It makes a stream anew from the entries of another one.
+    /// It serves to rebuild a stream from the entries of another one.
     ///
     /// # Errors
-    /// An abort, to be handed on.
+    /// An abort, which the caller must pass on.
     pub fn append(&mut self, tx: &mut Tx<'_>, id: Id, fields: &[&[u8]]) -> Result<(), Fault> {
         let stream = self.stream(tx)?;
         let last = stream.rows.len().checked_sub(1);
@@ -146,7 +147,7 @@ impl Writing {
     /// Deletes an entry. Returns whether it was there.
     ///
     /// # Errors
-    /// An abort, to be handed on.
+    /// An abort, which the caller must pass on.
     pub fn delete(&mut self, tx: &mut Tx<'_>, id: Id) -> Result<bool, Fault> {
         let stream = self.stream(tx)?;
         let Some(row) = stream.rows.at(stream.node_of(id)) else {
@@ -168,7 +169,7 @@ impl Writing {
         Ok(true)
     }
 
-    /// Writes the value of a node, or removes it.
+    /// Writes the value of a node, or removes the node if there is no value.
     fn replace(&self, tx: &mut Tx<'_>, base: Id, value: Option<&Vec<u8>>) -> Result<(), Fault> {
         let name = rows::node(base);
         match value {
@@ -181,10 +182,10 @@ impl Writing {
         }
     }
 
-    /// Removes entries beyond the limit from the front. Returns their number.
+    /// Removes entries from the front until the threshold is kept. Returns their number.
     ///
     /// # Errors
-    /// An abort, to be handed on.
+    /// An abort, which the caller must pass on.
     pub fn trim(&mut self, tx: &mut Tx<'_>, trim: &Trim) -> Result<u64, Fault> {
         let mut trimmed = 0;
         while self.is_above(trim.threshold) {
@@ -246,7 +247,7 @@ impl Writing {
     /// Writes the head.
     ///
     /// # Errors
-    /// An abort, to be handed on.
+    /// An abort, which the caller must pass on.
     pub fn finish(self, tx: &mut Tx<'_>) -> Result<(), Fault> {
         debug_assert!(
             self.head.length > 0 || self.head.first == Id::MIN,

@@ -26,20 +26,20 @@ pub struct Conditions {
 /// The result of adding members.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Added {
-    /// Members that were not there.
+    /// The number of members that were added.
     pub new: u64,
-    /// Members whose score has changed.
+    /// The number of members whose score has changed.
     pub changed: u64,
-    /// The score of the last member, if the conditions held for it.
+    /// The new score of the last member; `None` if the conditions did not hold for it.
     pub score: Option<f64>,
-    /// True if the sum was not a number; nothing was written then.
+    /// True if an increment would have given NaN. Then nothing was written.
     pub not_a_number: bool,
 }
 
 /// Adds members with scores.
 ///
 /// # Errors
-/// [`Fault::WrongType`]; an abort, to be handed on.
+/// [`Fault::WrongType`]; an abort, which the caller must pass on.
 pub fn add<'m>(
     tx: &mut Tx<'_>,
     table: TableId,
@@ -87,11 +87,11 @@ pub fn add<'m>(
     Ok(added)
 }
 
-/// Replaces the value of a key, of any type, by a new sorted set. Without members the key is
-/// deleted. Returns whether the key existed.
+/// Replaces the key's value of any type by a new sorted set. Without members, it deletes the key.
+/// Returns whether the key existed.
 ///
 /// # Errors
-/// An abort, to be handed on.
+/// An abort, which the caller must pass on.
 pub fn store(
     tx: &mut Tx<'_>,
     table: TableId,
@@ -101,7 +101,7 @@ pub fn store(
     let was_there = tx.get(table, key)?.is_some();
     tx.expect_elements(members.len())?;
     let mut change = Change::replace(tx, table, key, Shape::Zset)?;
-    // A set that cannot stay packed never begins packed.
+    // A set that would outgrow the packed form is made of rows from the start.
     let packing = change.packing();
     let many = members.len() > usize::from(COUNT_MAX.min(packing.zset_entries));
     let bytes_max = CELL_BYTES_MAX.min(usize::from(packing.zset_bytes));
@@ -115,10 +115,11 @@ pub fn store(
     Ok(was_there)
 }
 
-/// Puts a member into a packed sorted set at its place. Returns false, and changes nothing, if it
-/// does not fit.
+/// Puts a member at its place in a packed sorted set. Returns false, and changes nothing, if the
+/// member does not fit.
 pub(super) fn put_packed(editor: &mut Editor, packing: Packing, member: &[u8], score: f64) -> bool {
-    // A packed score is an integer if possible, and integers have no negative zero.
+    // Adding zero turns -0 into 0, because a whole score is packed as an integer, and integers have
+    // no -0.
     let score = score + 0.0;
     let old = editor.packed().find(member);
     let old = old.map(|element| (element.start..element.end, element.score()));

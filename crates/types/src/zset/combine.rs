@@ -1,5 +1,5 @@
-//! Combinations of several sorted sets: unions, intersections and differences. A plain set is a
-//! sorted set whose scores are all 1.
+//! Combinations of several sorted sets: unions, intersections and differences. A plain set counts
+//! as a sorted set whose scores are all 1.
 
 use perdura_base::num::to_u64;
 use std::collections::HashMap;
@@ -12,11 +12,11 @@ use super::Ordered;
 use crate::Fault;
 use crate::open::{Entry, Source};
 
-/// One of the sets, with the factor of its scores.
+/// One of the sets to combine, with the factor of its scores.
 pub struct Input<'a> {
     source: Source<'a>,
     shape: Shape,
-    /// The factor.
+    /// The factor by which the scores are multiplied.
     pub weight: f64,
 }
 
@@ -33,7 +33,7 @@ impl Input<'_> {
 /// Opens the set or the sorted set of a key.
 ///
 /// # Errors
-/// [`Fault::WrongType`]; an abort, to be handed on.
+/// [`Fault::WrongType`]; an abort, which the caller must pass on.
 pub fn input<'a>(tx: &'a Tx<'_>, table: TableId, key: &[u8]) -> Result<Option<Input<'a>>, Fault> {
     let Some(row) = tx.get(table, key)? else {
         return Ok(None);
@@ -48,7 +48,7 @@ pub fn input<'a>(tx: &'a Tx<'_>, table: TableId, key: &[u8]) -> Result<Option<In
     }))
 }
 
-/// Returns about how many elements [`combine`] looks at.
+/// Returns the approximate number of elements that [`combine`] looks at.
 #[must_use]
 pub fn looked_at(inputs: &[Option<Input<'_>>], operation: Operation) -> u64 {
     let lens = || {
@@ -70,22 +70,22 @@ pub fn looked_at(inputs: &[Option<Input<'_>>], operation: Operation) -> u64 {
 /// The way in which sets are combined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Operation {
-    /// Members of any.
+    /// Members that any of the sets has.
     Union,
-    /// Members of all.
+    /// Members that all sets have.
     Intersection,
-    /// Members of the first that are in no other.
+    /// Members of the first set that no other set has.
     Difference,
 }
 
 /// The way in which the scores of a member in several sets are combined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Aggregate {
-    /// Their sum.
+    /// The sum of the scores.
     Sum,
-    /// The least.
+    /// The least score.
     Min,
-    /// The greatest.
+    /// The greatest score.
     Max,
 }
 
@@ -111,13 +111,13 @@ impl Aggregate {
     }
 }
 
-/// Returns the score, or zero if it is not a number, such as the sum of both infinities.
+/// Returns the score, or zero if it is NaN. The sum of both infinities is NaN.
 fn number(score: f64) -> f64 {
     if score.is_nan() { 0.0 } else { score }
 }
 
-/// Combines sets to at most `max` members, in the order of the result. A set that does not exist is
-/// empty.
+/// Combines sets. Returns at most `max` members, in the order of the result. A set that does not
+/// exist counts as empty.
 #[must_use]
 pub fn combine(
     inputs: &[Option<Input<'_>>],
@@ -135,7 +135,7 @@ pub fn combine(
     found
 }
 
-/// Returns the sets that exist, the small ones first: the order in which scores are summed.
+/// Returns the existing sets, from small to large. Scores are summed in this order.
 fn by_size<'i, 'a>(inputs: &'i [Option<Input<'a>>]) -> Vec<&'i Input<'a>> {
     let mut sorted: Vec<_> = inputs.iter().flatten().collect();
     sorted.sort_by_key(|input| input.source.len());
@@ -174,7 +174,7 @@ fn intersection(
     };
     let in_all = first.source.iter().filter_map(|entry| {
         let member = entry.key();
-        // Redis too makes only the first factor a number before it puts scores together.
+        // As in Redis, NaN becomes zero only in the first score before the scores are combined.
         let score = number(first.score(&entry));
         let score = others.iter().try_fold(score, |score, other| {
             let found = other.source.find(&member)?;

@@ -1,4 +1,4 @@
-//! Ranges of scores and of members, turned into ranks.
+//! Converts ranges of scores and of members to ranks.
 
 use perdura_base::num::to_u64;
 
@@ -26,7 +26,7 @@ impl ScoreRange {
         score > self.max || (self.max_open && score == self.max)
     }
 
-    /// Returns the ranks of the range.
+    /// Returns the rank of the first member in the range, and the rank behind the last one.
     #[must_use]
     pub fn ranks(&self, source: &Source<'_>) -> (u64, u64) {
         let first = |pred: &dyn Fn(f64) -> bool| match source {
@@ -52,7 +52,7 @@ pub enum LexBound<'a> {
     Open(&'a [u8]),
 }
 
-/// A range of members, which all have the same score: otherwise the range means nothing.
+/// A range of members. It is only defined if all members of the set have the same score.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LexRange<'a> {
     /// The least member.
@@ -92,9 +92,10 @@ impl LexRange<'_> {
         }
     }
 
-    /// Returns the ranks of the range. If scores differ, a packed sorted set is walked as Redis
-    /// walks one. The walk begins at the first member of the range, or at the last one if
-    /// `reverse`, and continues while members are in the range.
+    /// Returns the rank of the first member in the range, and the rank behind the last one. If
+    /// scores differ, a packed sorted set is walked as Redis walks it. The walk begins at the first
+    /// member of the range, or at the last one if `reverse`, and continues while members are in the
+    /// range.
     #[must_use]
     pub fn ranks(&self, source: &Source<'_>, reverse: bool) -> (u64, u64) {
         if self.is_empty() {

@@ -1,4 +1,4 @@
-//! Random operations on lists and sorted sets, compared with sequences of the standard library.
+//! Compares random operations on lists and sorted sets with sequences of the standard library.
 
 use std::collections::VecDeque;
 
@@ -187,7 +187,7 @@ fn sorted_sets_agree_with_a_sorted_sequence_across_restarts() {
         for step in 0..1500 {
             let member = name(&mut rng, names);
             let score = f64::from(rng.i32(-scores..scores)) / 2.0;
-            // The model sorts by the total order, in which the zeros differ.
+            // The model sorts by `total_cmp`, which distinguishes -0 from 0. So -0 is made 0.
             let score = if score == 0.0 { 0.0 } else { score };
             let place = model.iter().position(|(other, _)| *other == member);
             match rng.u32(0..100) {

@@ -1,4 +1,4 @@
-//! Collections under limits that change between transactions.
+//! Tests of collections whose limits change between transactions.
 
 use super::{open, run};
 use perdura::types::{encoding, hash, list, set, zset};
@@ -45,7 +45,7 @@ fn a_hash_beyond_a_lowered_limit_becomes_rows_at_its_next_write_of_a_field_and_s
         (form(&db, b"h"), form(&db, b"low")),
         ("listpack", "listpack")
     );
-    // Removing asks for no limit; writing a field does, although it is there.
+    // Removing a field checks no limit. Writing a field does, even if the field already exists.
     let gone = run(&db, |tx, table| {
         tx.set_packing(LOW);
         hash::remove(tx, table, b"none", [&b"a"[..]])

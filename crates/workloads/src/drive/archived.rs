@@ -1,4 +1,4 @@
-//! The lag of the archive behind the log while a database was driven.
+//! Measures how far the archive is behind the log while a database is driven.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,23 +9,24 @@ use perdura::Db;
 use perdura_base::Epoch;
 use serde::Serialize;
 
-/// The time between two looks at the archive.
+/// The time between two readings of the archive's state.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// The work of the archiver during a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct ArchivedReport {
-    /// Runs made.
+    /// The number of runs that were written.
     pub runs: u64,
-    /// Their records.
+    /// The number of records in those runs.
     pub records: u64,
-    /// Their bytes.
+    /// The size of those runs, bytes.
     pub bytes: u64,
-    /// The longest time until a durable epoch was in the archive, seconds.
+    /// The longest time from the durability of an epoch until the archive had it, seconds.
     pub lag_seconds_max: f64,
 }
 
-/// Durable epochs that the archive lacks, and the time when each was first seen.
+/// The durable epochs that the archive does not have yet, each with the time at which it was first
+/// seen as durable.
 #[derive(Debug, Default)]
 struct Lag {
     behind: VecDeque<(Epoch, Instant)>,
@@ -50,7 +51,8 @@ impl Lag {
     }
 }
 
-/// Runs `f` and watches the archive meanwhile. `None`: the database has no archive.
+/// Runs `f`, and observes the archive meanwhile. Returns the result of `f`, and the report about
+/// the archive: `None` if the database has no archive.
 ///
 /// # Errors
 /// Those of `f`.

@@ -1,8 +1,8 @@
-//! Runs beside a measured one, on the database that it left. One measures the latency at half of its throughput, one
-//! the throughput while checkpoints are taken without a pause.
+//! Further runs after a measured run, on the same database. One of them measures the latency at half of the
+//! throughput of the measured run. The other measures the throughput while one checkpoint follows another.
 //!
-//! A latency means little without that of the device. So the time of a sync is measured in the same run, before the
-//! load, while nothing else uses the device.
+//! A latency means little without that of the device. So the time of a sync is measured too, before the load, while
+//! nothing else uses the device.
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
@@ -18,59 +18,60 @@ use super::{DriveOptions, Driven, RunReport};
 use crate::latency::{LatencyUs, histogram, micros, record};
 use crate::num::{f64_of, ratio};
 
-/// The number of measured syncs.
+/// The number of syncs that are measured.
 const SYNCS: u64 = 500;
 /// The bytes that each sync makes durable: a block of the log.
 const BLOCK: [u8; 4096] = [0x5a; 4096];
 /// The time between two readings of the memory that checkpoints keep.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
-/// The longest time until the last checkpoint ends.
+/// The last checkpoint must end within this time.
 const END_WITHIN: Duration = Duration::from_secs(120);
 
-/// The runs to make.
+/// The further runs to make.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Beside {
-    /// True for a run at half of the throughput.
+    /// True to make the run at half of the throughput.
     pub half_load: bool,
-    /// True for a run under checkpoints.
+    /// True to make the run under checkpoints.
     pub checkpoints: bool,
 }
 
-/// An open loop at half of the measured throughput.
+/// The results of an open loop at half of the measured throughput.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct HalfLoad {
-    /// Arrivals a second.
+    /// The number of transactions a second that were due.
     pub rate: f64,
-    /// From the intended start to durable.
+    /// The time from a transaction's intended start until it is durable.
     pub latency_us: LatencyUs,
     /// The time of a sync of one block while the device is idle. `None`: the log is in memory.
     pub sync_us: Option<LatencyUs>,
 }
 
-/// The measured load again, under checkpoints that follow one another. The database grows while it is driven, and
-/// becomes slower. So the throughput without checkpoints is the mean of the run before and of one behind.
+/// The results of the measured load when checkpoints follow one another. The database grows and becomes slower while
+/// it is driven. So the throughput without checkpoints is the mean of two runs: the run before, and another run
+/// afterwards.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct UnderCheckpoints {
-    /// Transactions a second.
+    /// The number of transactions a second.
     pub tps: f64,
-    /// Transactions a second of the run behind it, without checkpoints.
+    /// The number of transactions a second of the run afterwards, without checkpoints.
     pub tps_behind: f64,
     /// `tps`, divided by the throughput without checkpoints.
     pub of_tps: f64,
-    /// From the start to durable.
+    /// The time from a transaction's start until it is durable.
     pub latency_us: LatencyUs,
-    /// The most that was kept for the image being written, bytes.
+    /// The most memory that was kept for the image being written, bytes.
     pub kept_bytes_max: u64,
-    /// Bytes of the database's pages at the end.
+    /// The size of the database's pages at the end, bytes.
     pub page_bytes: u64,
     /// `kept_bytes_max`, divided by `page_bytes`.
     pub kept_share: f64,
-    /// The bytes that are still kept when the last checkpoint has ended.
+    /// The memory that is still kept for an image when the last checkpoint has ended, bytes.
     pub kept_bytes_after: u64,
 }
 
 impl Beside {
-    /// Makes the runs, and enters their results in the report of the run before them. `log` is the log's directory, if
+    /// Makes the runs, and enters their results in the report of the measured run. `log` is the log's directory, if
     /// it has one.
     ///
     /// # Errors
@@ -112,7 +113,7 @@ fn idle_syncs(dir: &Path) -> Result<LatencyUs> {
     let measured = (|| {
         let mut open = OpenOptions::new();
         let file = open.write(true).create(true).truncate(true).open(&path)?;
-        // The file is written once before, so that a sync has no metadata to write.
+        // The file is written once before the measurement, so that a sync has no metadata to write.
         for at in 0..SYNCS {
             file.write_all_at(&BLOCK, at * 4096)?;
         }

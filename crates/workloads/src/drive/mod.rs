@@ -1,10 +1,10 @@
-//! Transactions at full speed or at a rate, until a time or a number is reached.
+//! Runs transactions at full speed or at a rate, for a time or up to a number.
 //!
-//! *Closed loop*: each client has one transaction under way and begins the next one when that is durable. A worker is a
-//! thread that serves many clients. It begins transactions until one of each client is not durable, then waits for the
-//! oldest epoch. *Open loop*: transactions have intended starts, evenly spaced, whatever the database does. Each worker
-//! has its own schedule. A latency is counted from the intended start, so a database that stalls is charged for all
-//! arrivals in that time.
+//! *Closed loop*: each client has one transaction under way, and begins the next when that one is durable. A worker
+//! is a thread that serves many clients. It begins transactions until one transaction of each client is not durable,
+//! and then waits for the oldest epoch of these. *Open loop*: transactions have intended starts, evenly spaced,
+//! whatever the database does. Each worker has its own schedule. A latency is counted from the intended start. So if
+//! the database stalls, all transactions due in that time have longer latencies.
 //!
 //! | module | one idea |
 //! |---|---|
@@ -15,8 +15,8 @@
 //! | [`archived`] | the lag of the archive |
 //! | [`beside`] | further runs on the same database |
 //!
-//! The driver knows transactions through [`Load`] and their durability through [`Log`], so that tests run it
-//! without a database.
+//! The driver accesses transactions only through [`Load`] and their durability only through [`Log`], so that tests
+//! run it without a database.
 
 pub mod archived;
 pub mod beside;
@@ -41,25 +41,25 @@ pub use model::ModelledDisk;
 pub use report::{KindReport, RunReport};
 pub use site::{LogScheme, Site};
 
-/// The most transactions of an open loop that have begun and are not durable.
+/// The most transactions of an open loop that may have begun and not be durable.
 pub const OUTSTANDING_MAX: usize = 5_000;
 
 /// A transaction that has run.
 #[derive(Debug, Clone, Copy)]
 pub struct Submitted {
-    /// Its kind, counted from 0.
+    /// The index of the transaction's kind.
     pub kind: usize,
-    /// The epoch with which its result is durable.
+    /// The epoch with which the transaction becomes durable.
     pub epoch: Epoch,
-    /// True if it was rolled back.
+    /// True if the transaction was rolled back.
     pub aborted: bool,
-    /// The bytes that it logged. `None`: not measured.
+    /// The number of bytes that the transaction logged. `None`: not measured.
     pub log_bytes: Option<u64>,
 }
 
 /// A worker's source of transactions.
 pub trait Load {
-    /// Runs the next transaction. Returns when others see it.
+    /// Runs the next transaction. Returns when other transactions see its effect.
     ///
     /// # Errors
     /// A failure that ends the run. A transaction that aborts is not an error.
@@ -69,11 +69,11 @@ pub trait Load {
 /// Counters of a log.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LogCounters {
-    /// Frames appended, bytes.
+    /// The size of the frames that were appended, bytes.
     pub log_bytes: u64,
-    /// Blocks written, bytes.
+    /// The size of the blocks that were written, bytes.
     pub device_bytes: u64,
-    /// Syncs.
+    /// The number of syncs.
     pub syncs: u64,
 }
 
@@ -86,7 +86,7 @@ pub trait Log: Sync {
     /// # Errors
     /// The log has stopped.
     fn wait(&self, epoch: Epoch) -> Result<()>;
-    /// Asks for a transaction's durability without waiting for it.
+    /// Asks the log to make transactions durable, without waiting for it.
     fn nudge(&self);
     /// Returns the counters up to now.
     fn counters(&self) -> LogCounters;
@@ -120,7 +120,7 @@ impl Log for Db {
 pub enum Limit {
     /// A number of transactions. The run ends when all of them are durable.
     Txns(u64),
-    /// A time, whose first part is not measured.
+    /// The run ends after a time. The first part of the time is not measured.
     Time {
         /// The part that is not measured.
         warm_up: Duration,
@@ -129,16 +129,16 @@ pub enum Limit {
     },
 }
 
-/// The arrival of transactions.
+/// The settings of a run.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct DriveOptions {
-    /// Threads.
+    /// The number of threads.
     pub workers: usize,
-    /// Clients of a closed loop, shared out among the workers.
+    /// The number of clients of a closed loop. They are divided among the workers.
     pub clients: usize,
     /// The arrivals a second of an open loop, whatever the database does. `None`: a closed loop.
     pub rate: Option<f64>,
-    /// The condition that ends it.
+    /// The condition that ends the run.
     pub limit: Limit,
 }
 
@@ -157,7 +157,7 @@ impl DriveOptions {
         Ok(())
     }
 
-    /// Returns a worker's share of `total`. The first workers get one more each if it does not divide evenly.
+    /// Returns a worker's share of `total`. If `total` cannot be divided evenly, the first workers get one more each.
     fn share(&self, total: u64, worker: usize) -> u64 {
         let workers = u64::try_from(self.workers).expect("a number of threads");
         let worker = u64::try_from(worker).expect("a number of a thread");
@@ -168,17 +168,17 @@ impl DriveOptions {
 /// The results of a run.
 #[derive(Debug, Clone)]
 pub struct Driven {
-    /// Latencies of the measured transactions.
+    /// The latencies of the measured transactions.
     pub latencies: Histogram<u64>,
-    /// By kind.
+    /// The counts of each kind of transaction.
     pub kinds: Vec<KindCounts>,
     /// The measured time, seconds.
     pub seconds: f64,
-    /// The log's counters in that time.
+    /// The log's counters for the measured time.
     pub log: LogCounters,
-    /// CPU time of the process in that time, seconds. `None`: the kernel does not report it.
+    /// The CPU time of the process in the measured time, seconds. `None`: the kernel does not report it.
     pub cpu_seconds: Option<f64>,
-    /// Arrivals of an open loop that had not begun at its end.
+    /// The number of transactions of an open loop that were due and had not begun at its end.
     pub unstarted: u64,
 }
 
@@ -187,11 +187,11 @@ pub struct Driven {
 pub struct KindCounts {
     /// All transactions.
     pub txns: u64,
-    /// Those that were rolled back.
+    /// The number of these that were rolled back.
     pub aborts: u64,
-    /// Those whose bytes of the log were measured.
+    /// The number of these whose log bytes were measured.
     pub sized: u64,
-    /// The bytes of the log that those have.
+    /// The log bytes of those whose bytes were measured.
     pub log_bytes: u64,
 }
 
@@ -209,16 +209,16 @@ impl KindCounts {
 pub struct Times {
     /// The start of the first transaction.
     pub begin: Instant,
-    /// The start of the measured time. Transactions that become durable later are measured.
+    /// The start of the measured time. Transactions that become durable later than this are measured.
     pub measured_from: Instant,
-    /// The time after which no transaction begins. `None`: their number ends the run.
+    /// The time after which no transaction begins. `None`: the number of transactions ends the run.
     pub end: Option<Instant>,
 }
 
-/// Drives a load. `make` makes the source of each worker, in its thread.
+/// Drives a load. Each worker's thread calls `make` to make its source of transactions.
 ///
 /// # Errors
-/// Errors of a step and of the log.
+/// Errors of [`Load::step`] and of the log.
 pub fn drive<L: Load>(
     log: &impl Log,
     options: &DriveOptions,
@@ -240,7 +240,7 @@ pub fn drive<L: Load>(
         },
     };
     let stop = AtomicBool::new(false);
-    // All of a counted run is measured, so nothing may begin before this sample.
+    // A run up to a number of transactions is measured as a whole, so no transaction may begin before this sample.
     let at_begin = Sample::take(log);
     let (outcomes, before, after) = std::thread::scope(|scope| {
         let (make, stop) = (&make, &stop);
@@ -307,7 +307,7 @@ pub fn drive<L: Load>(
     Ok(driven)
 }
 
-/// The state of log and process at a moment.
+/// The state of the log and of the process at one moment.
 struct Sample {
     at: Instant,
     log: LogCounters,

@@ -9,13 +9,13 @@ use perdura_device::{Disk, ModelDisk, SystemClock};
 pub struct ModelledDisk {
     /// 10^6 bytes a second.
     pub mbps: u64,
-    /// The wait of each read and each sync, microseconds.
+    /// The additional time of each read and each sync, microseconds.
     pub latency_us: u64,
 }
 
 impl ModelledDisk {
-    /// Returns a disk with these limits over `disk`, or `disk` itself without a limit. Files are laid out in advance,
-    /// like those of a log that has gone round once.
+    /// Returns a disk with these limits in front of `disk`, or `disk` itself if there are no limits. Space for files
+    /// is allocated in advance, as in a log whose files are used again.
     #[must_use]
     pub fn over(self, disk: Arc<dyn Disk>) -> Arc<dyn Disk> {
         if self == ModelledDisk::default() {

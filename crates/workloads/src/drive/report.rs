@@ -15,12 +15,12 @@ use crate::update::keyed::TreeRun;
 pub struct KindReport {
     /// The kind's name.
     pub name: &'static str,
-    /// All transactions, those that were rolled back included.
+    /// The number of transactions, rolled-back ones included.
     pub txns: u64,
-    /// Those that were rolled back.
+    /// The number of transactions that were rolled back.
     pub aborts: u64,
-    /// Bytes of records of one transaction. Transactions that were rolled back and logged nothing do not count. `None`:
-    /// not measured.
+    /// The size of the records of one transaction on average, bytes. Rolled-back transactions that logged nothing are
+    /// left out. `None`: not measured.
     pub log_bytes_per_txn: Option<f64>,
 }
 
@@ -31,50 +31,50 @@ pub struct RunReport {
     pub workload: &'static str,
     /// The logging scheme.
     pub scheme: &'static str,
-    /// Log streams.
+    /// The number of log streams.
     pub streams: u8,
-    /// Partitions.
+    /// The number of partitions.
     pub partitions: usize,
-    /// Threads that run transactions.
+    /// The number of threads that run transactions.
     pub workers: usize,
-    /// Clients of a closed loop.
+    /// The number of clients of a closed loop.
     pub clients: Option<usize>,
-    /// Arrivals a second of an open loop.
+    /// The number of arrivals a second of an open loop.
     pub rate: Option<f64>,
     /// The seed.
     pub seed: u64,
-    /// Transactions measured, those that aborted included.
+    /// The number of measured transactions, aborted ones included.
     pub txns: u64,
-    /// Time measured, seconds.
+    /// The length of the measured time, seconds.
     pub seconds: f64,
-    /// Transactions a second.
+    /// The number of transactions a second.
     pub tps: f64,
-    /// Transactions that were rolled back.
+    /// The number of transactions that were rolled back.
     pub aborts: u64,
-    /// Arrivals of an open loop that had not begun at its end.
+    /// The number of transactions of an open loop that were due and had not begun at its end.
     pub unstarted: u64,
-    /// From the start, in an open loop the intended one, to durable.
+    /// The time from a transaction's start until it is durable. In an open loop, the intended start counts.
     pub latency_us: LatencyUs,
-    /// Bytes of log records, without padding.
+    /// The size of all log records without padding, bytes.
     pub log_bytes: u64,
-    /// Bytes written to the logs' devices.
+    /// The number of bytes written to the logs' devices.
     pub log_device_bytes: u64,
-    /// Bytes of log records for one transaction.
+    /// The size of the log records of one transaction on average, bytes.
     pub log_bytes_per_txn: f64,
-    /// Syncs of the log.
+    /// The number of syncs of the log.
     pub syncs: u64,
-    /// CPU time of the process, seconds.
+    /// The CPU time of the process, seconds.
     pub cpu_seconds: Option<f64>,
-    /// The most memory the process has had resident, bytes.
+    /// The most memory that the process has had resident, bytes.
     pub peak_rss_bytes: Option<u64>,
-    /// By kind.
+    /// The counts of each kind of transaction.
     pub kinds: Vec<KindReport>,
-    /// The time of the initial population, seconds. 0 if the database existed.
+    /// The time that the initial population took, seconds. 0 if the database already existed.
     pub load_seconds: f64,
     /// The work of the archiver. `None`: the database has no archive.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub archive: Option<ArchivedReport>,
-    /// The tree's logging and reading. `None`: the database has no tree.
+    /// The records that the tree logged and the pages that it read. `None`: the database has no tree.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tree: Option<TreeRun>,
     /// The run at half of the throughput, if it was requested.
@@ -83,7 +83,7 @@ pub struct RunReport {
     /// The run under checkpoints, if it was requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub under_checkpoints: Option<UnderCheckpoints>,
-    /// The logical digest at the end, if it was requested.
+    /// The logical digest of the database at the end, if it was requested.
     pub digest: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! The database of a typed workload: its place, the form of its log, its end.
+//! The database of a typed workload: where it is, what its log contains, and how it is closed.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use super::model::ModelledDisk;
 /// The contents of a transaction's log record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogScheme {
-    /// Nothing, for measurements.
+    /// Nothing is logged, for measurements.
     None,
     /// The bytes that changed in pages.
     Differential,
@@ -27,7 +27,7 @@ pub enum LogScheme {
 }
 
 impl LogScheme {
-    /// Returns its name on the command line.
+    /// Returns the name of the scheme on the command line.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -59,11 +59,11 @@ pub struct Site {
     pub scheme: LogScheme,
     /// The time between two checkpoints. `None`: only the engine itself takes checkpoints.
     pub snapshot_every: Option<Duration>,
-    /// The share that the log and the archive of a scheme with a log get.
+    /// The part of each commit that the log and the archive get, if the scheme logs at all.
     pub yardstick: Yardstick,
     /// The speed of the log's disks, if the database is in memory.
     pub disk: ModelledDisk,
-    /// True if the database is backed up into its archive before it is measured.
+    /// True if the database is backed up into its archive before the measurement.
     pub back_up: bool,
 }
 
@@ -82,7 +82,7 @@ impl Site {
         }
     }
 
-    /// Opens it with the tables and procedures that `declare` adds.
+    /// Opens the database with the tables and procedures that `declare` adds.
     ///
     /// # Errors
     /// Errors of the engine.
@@ -101,14 +101,14 @@ impl Site {
         self.open_on(self.memory(), self.archive()?, declare)
     }
 
-    /// Returns the disk of its archive. `None`: it has no archive.
+    /// Returns the disk of the archive. `None`: the database has no archive.
     fn archive(&self) -> Result<Option<Arc<dyn Disk>>> {
         let dir = self.options.archive.as_ref();
         let disk = dir.map(|dir| FileDisk::new(dir).map(|disk| Arc::new(disk) as Arc<dyn Disk>));
         Ok(disk.transpose()?)
     }
 
-    /// Returns the share of a commit that its log and its archive get.
+    /// Returns the part of each commit that the log and the archive get.
     fn yardstick(&self) -> Yardstick {
         match self.scheme {
             LogScheme::None => Yardstick::Unlogged,
@@ -128,7 +128,7 @@ impl Site {
         }
     }
 
-    /// Opens it on the caller's disks, and archives it onto `archive` if that is set.
+    /// Opens the database on the caller's disks. If `archive` is set, the database is archived onto it.
     ///
     /// # Errors
     /// Errors of the engine.
@@ -143,7 +143,7 @@ impl Site {
         opened.context("opening the database")
     }
 
-    /// Makes the requested backup. It is called when the database is populated.
+    /// Makes the requested backup. The caller must have populated the database.
     ///
     /// # Errors
     /// Errors of the engine; a database without an archive.
@@ -160,7 +160,7 @@ impl Site {
             .apply(declare(Builder::with(self.options.clone())))
     }
 
-    /// Closes it, cleanly unless it is in memory.
+    /// Closes the database. If it is in memory, it is dropped without being closed.
     ///
     /// # Errors
     /// Errors of the engine.
@@ -179,7 +179,7 @@ impl Site {
         (!self.in_memory).then_some(dir)
     }
 
-    /// Runs `f` while checkpoints are taken at the interval, if one is set.
+    /// Runs `f`, and meanwhile takes checkpoints at the interval, if there is one.
     ///
     /// # Errors
     /// Those of `f` and of a checkpoint.

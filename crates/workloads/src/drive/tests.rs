@@ -1,7 +1,8 @@
 use super::*;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 
-/// A log whose epochs become durable when a caller waits, or after some looks.
+/// A log whose epochs become durable when a caller waits, or after several looks at the durable
+/// epoch.
 struct Dummy {
     current: AtomicU64,
     durable: AtomicU64,
@@ -82,7 +83,7 @@ impl Load for Steps<'_> {
             .fetch_max(outstanding, Ordering::SeqCst);
         self.log.begun.fetch_add(1, Ordering::SeqCst);
         let current = self.log.current.load(Ordering::SeqCst);
-        // Each third transaction only reads the writes of an older epoch.
+        // Each third transaction only reads, and what it read is of an older epoch.
         let epoch = if self.number.is_multiple_of(3) {
             current.saturating_sub(1)
         } else {
@@ -121,7 +122,7 @@ fn a_closed_loop_runs_as_many_as_asked_and_never_more_at_once_than_clients() {
     assert_eq!(driven.kinds[0].aborts + driven.kinds[1].aborts, 100);
     assert_eq!(driven.kinds[0].sized + driven.kinds[1].sized, 500);
     assert_eq!(driven.log.log_bytes, 100_000);
-    // Transactions that are durable at once need no client. The others wait.
+    // A transaction that is durable at once does not occupy a client. The others do.
     let most = log.outstanding_max.load(Ordering::SeqCst);
     assert!((7..=11).contains(&most), "{most}");
 
@@ -166,7 +167,8 @@ fn an_open_loop_keeps_its_rate_and_counts_a_stall_against_all_that_arrive_meanwh
     let txns = driven.latencies.len();
     assert!((400..=1_000).contains(&txns), "{txns}");
     assert!((driven.seconds - 0.4).abs() < 1e-9);
-    // 80 ms of both workers' arrivals waited, the first of them for all of it.
+    // The transactions of both workers that were due in the 80 ms waited, the first of them for the
+    // whole time.
     assert!(driven.latencies.max() >= 75_000);
     assert!(driven.latencies.value_at_quantile(0.9) >= 20_000);
 }
@@ -183,7 +185,7 @@ fn what_an_open_loop_could_not_begin_is_counted() {
             measured: Duration::from_millis(40),
         },
     };
-    // The first one takes 80 ms.
+    // The first transaction takes 80 ms.
     let driven = run(&log, &options, Some(1)).unwrap();
     assert!(
         (35..=40).contains(&driven.unstarted),

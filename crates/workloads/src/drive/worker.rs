@@ -11,21 +11,22 @@ use perdura_base::Epoch;
 use super::{DriveOptions, KindCounts, Limit, Load, Log, OUTSTANDING_MAX, Submitted, Times};
 use crate::latency::{histogram, micros, record};
 
-/// The time between two looks at the durable epoch of a worker that has nothing to begin.
+/// The time after which a worker without a transaction to begin reads the durable epoch again.
 const LOOK_EVERY: Duration = Duration::from_micros(100);
 
 /// The results of a worker.
 #[derive(Debug, Clone)]
 pub struct Outcome {
-    /// Latencies of the measured transactions.
+    /// The latencies of the measured transactions.
     pub latencies: Histogram<u64>,
-    /// By kind.
+    /// The counts of each kind of transaction.
     pub kinds: Vec<KindCounts>,
-    /// Arrivals that had not begun at the end.
+    /// The number of transactions that were due and had not begun at the end.
     pub unstarted: u64,
 }
 
-/// Transactions of one epoch that is not durable: each with the start from which it is counted.
+/// The transactions of an epoch that is not durable yet, each with the start from which its latency
+/// is counted.
 #[derive(Debug)]
 struct Batch {
     epoch: Epoch,
@@ -35,9 +36,9 @@ struct Batch {
 /// The times at which a worker's transactions begin.
 #[derive(Debug)]
 enum Arrivals {
-    /// As soon as a client is free.
+    /// Each transaction begins as soon as a client is free.
     Closed,
-    /// At these moments.
+    /// The next transaction begins at `next`, and further ones at the interval `every`.
     Open { next: Instant, every: Duration },
 }
 
@@ -49,12 +50,13 @@ pub struct Worker<'a, G> {
     arrivals: Arrivals,
     /// The most transactions that may be under way.
     outstanding_max: usize,
-    /// The number of transactions that it begins. `None`: a time ends the run.
+    /// The number of transactions that the worker begins. `None`: the run ends at a time.
     txns: Option<u64>,
     outstanding: usize,
-    /// Batches by epoch, ascending. A read's epoch may be below that of a write before it.
+    /// Batches by epoch, ascending. A transaction that only reads may have an older epoch than a
+    /// write before it.
     batches: VecDeque<Batch>,
-    /// Vectors of finished batches, for later use.
+    /// The vectors of finished batches, kept to be used again.
     spare: Vec<Vec<(Instant, Submitted)>>,
     outcome: Outcome,
 }
@@ -110,7 +112,7 @@ impl<'a, G: Log> Worker<'a, G> {
     /// Runs until the end, or until another worker has failed.
     ///
     /// # Errors
-    /// Errors of a step and of the log.
+    /// Errors of [`Load::step`] and of the log.
     pub fn run(mut self, mut load: impl Load, stop: &AtomicBool) -> Result<Outcome> {
         let mut begun = 0;
         let mut now = Instant::now();
@@ -144,7 +146,8 @@ impl<'a, G: Log> Worker<'a, G> {
         Ok(self.outcome)
     }
 
-    /// Returns the start from which the next transaction is counted. `None`: no transaction is due.
+    /// Returns the start from which the latency of the next transaction is counted. `None`: no
+    /// transaction is due.
     fn arrival(&mut self, now: Instant) -> Option<Instant> {
         match &mut self.arrivals {
             Arrivals::Closed => Some(now),
@@ -156,7 +159,8 @@ impl<'a, G: Log> Worker<'a, G> {
         }
     }
 
-    /// Sleeps until the next arrival, but not for long while transactions are under way.
+    /// Sleeps until the next transaction is due. While transactions are not durable, it sleeps at
+    /// most [`LOOK_EVERY`].
     fn pause(&self) -> Instant {
         let mut until = match self.arrivals {
             Arrivals::Closed => Instant::now(),
@@ -230,7 +234,7 @@ impl<'a, G: Log> Worker<'a, G> {
         }
     }
 
-    /// Counts a durable transaction, if it ends in the measured time.
+    /// Counts a transaction if it became durable in the measured time.
     fn done(&mut self, start: Instant, submitted: &Submitted, now: Instant) {
         let is_after = self.times.end.is_some_and(|end| now > end);
         if now < self.times.measured_from || is_after {
@@ -247,7 +251,7 @@ impl<'a, G: Log> Worker<'a, G> {
         }
     }
 
-    /// Returns the number of arrivals that were due before `end` and have not begun.
+    /// Returns the number of transactions that were due before `end` and have not begun.
     fn missed(&self, end: Instant) -> u64 {
         match self.arrivals {
             Arrivals::Closed => 0,

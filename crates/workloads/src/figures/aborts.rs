@@ -1,4 +1,4 @@
-//! Figure 7: DL2P against DL1P by abort ratio, on four log disks.
+//! Figure 7: compares DL2P with DL1P, by the share of transactions that abort, on four log disks.
 
 use anyhow::Result;
 use perdura_wal::scheme::Scheme;
@@ -14,10 +14,10 @@ use crate::num::ratio;
 const ABORTS: [f64; 5] = [0.0, 0.05, 0.1, 0.15, 0.2];
 const DISKS: usize = 4;
 
-/// The schemes, in the order of the lines.
+/// The schemes, in the order of the lines in the plot.
 const SCHEMES: [Scheme; 2] = [Scheme::Dl2p, Scheme::Dl1p];
 
-/// A history and its fastest restart.
+/// A history with a crash at its end, and the fastest restart from it.
 struct Point {
     crash: Crash,
     took: Took,
@@ -55,7 +55,7 @@ fn measure(lab: &Lab<'_>, aborts: f64, rate: u64) -> Result<Vec<Point>> {
 /// Errors of the store and of the restart.
 pub fn make(lab: &Lab<'_>) -> Result<Figure> {
     let mut rows = Vec::new();
-    // By setting, the two schemes' lines.
+    // For each disk speed, the lines of the two schemes.
     let mut lines = [[Vec::new(), Vec::new()], [Vec::new(), Vec::new()]];
     for aborts in ABORTS {
         for (setting, rate) in [PAPER_DISK_MBPS, 0].into_iter().enumerate() {

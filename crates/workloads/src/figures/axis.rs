@@ -1,20 +1,20 @@
-//! The scale of an axis: the place of each value, and its ticks.
+//! The scale of an axis: the position of each value, and the ticks.
 
 use crate::num::nice_step;
 
 /// A scale from one end of an axis to the other.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Axis {
-    /// In round steps.
+    /// A linear scale with round steps.
     Linear {
-        /// From tick to tick.
+        /// The difference between two ticks.
         step: f64,
         /// The value at the begin.
         from: f64,
         /// The value at the end.
         to: f64,
     },
-    /// From one power of ten to another.
+    /// A logarithmic scale, from one power of ten to another.
     Powers {
         /// The exponent at the begin.
         from: i32,
@@ -40,7 +40,7 @@ impl Axis {
             return Axis::linear(most, ticks);
         }
         let step = nice_step(most - least, ticks);
-        // A value that is rounded to just beside a tick counts as the tick.
+        // A value that differs from a tick only by rounding counts as the tick.
         Axis::Linear {
             step,
             from: step * (least / step + 1e-6).floor(),
@@ -48,7 +48,7 @@ impl Axis {
         }
     }
 
-    /// Returns a logarithmic axis for these values. Those that are not above zero do not count.
+    /// Returns a logarithmic axis for these values. Values that are not above zero are left out.
     pub fn powers(values: impl Iterator<Item = f64>) -> Axis {
         let (mut least, mut most) = (f64::MAX, 0.0_f64);
         for value in values.filter(|value| *value > 0.0) {
@@ -58,7 +58,7 @@ impl Axis {
         if most == 0.0 {
             return Axis::Powers { from: 0, to: 1 };
         }
-        // A value that is rounded to just beside a power of ten counts as that power.
+        // A value that differs from a power of ten only by rounding counts as that power.
         let from = (-30..30).rev().find(|n| power(*n) <= least * 1.000_001);
         let from = from.unwrap_or(-30);
         let to = (from + 1..40).find(|n| power(*n) >= most * 0.999_999);
@@ -68,8 +68,8 @@ impl Axis {
         }
     }
 
-    /// Returns the place of a value: 0 at the begin, 1 at the end. On a logarithmic axis, a value that is not above
-    /// zero lies at the begin.
+    /// Returns the position of a value on the axis: 0 at the begin, 1 at the end. On a logarithmic axis, a value that
+    /// is not above zero is put at the begin.
     pub fn place(self, value: f64) -> f64 {
         match self {
             Axis::Linear { from, to, .. } => (value - from) / (to - from),
@@ -81,7 +81,7 @@ impl Axis {
         }
     }
 
-    /// Returns the ticks: values and names.
+    /// Returns the values and the texts of the ticks.
     pub fn ticks(self) -> Vec<(f64, String)> {
         match self {
             Axis::Linear { step, from, to } => {
@@ -104,7 +104,7 @@ fn power(exponent: i32) -> f64 {
     10f64.powi(exponent)
 }
 
-/// Returns a tick's name, with thousands as K and as many decimals as the step needs.
+/// Returns the text of a tick, with K for thousands, M for millions, and as many decimals as the step needs.
 fn name(value: f64, step: f64) -> String {
     if step >= 1_000_000.0 {
         return format!("{}M", (value / 1e6).round());

@@ -12,8 +12,8 @@ pub struct Quartiles {
 }
 
 impl Quartiles {
-    /// Returns the quartiles of some measurements, zeros if there are no measurements. A quartile between two
-    /// measurements is interpolated.
+    /// Returns the quartiles of these measurements. Without measurements, all are zero. A quartile that falls between
+    /// two measurements is interpolated.
     #[must_use]
     pub fn of(label: &str, mut values: Vec<f64>) -> Quartiles {
         values.sort_by(f64::total_cmp);
@@ -21,7 +21,7 @@ impl Quartiles {
             let Some(last) = values.len().checked_sub(1) else {
                 return 0.0;
             };
-            // The place in quarters of a step.
+            // The position of the quartile, in quarters of the distance between two measurements.
             let (low, rest) = (last * quarter / 4, last * quarter % 4);
             let part = f64::from(u8::try_from(rest).expect("below four")) / 4.0;
             let high = values[(low + 1).min(last)];

@@ -10,20 +10,20 @@ use crate::num::rounded;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// Measured, and it holds.
+    /// The claim was measured and holds.
     Holds,
-    /// Measured, and it does not.
+    /// The claim was measured and does not hold.
     Fails,
-    /// Computed by the schedule model from measured costs, and it holds there.
+    /// The claim was computed by the schedule model from measured costs, and holds in the model.
     HoldsModelled,
-    /// Computed by the model, and it does not hold there.
+    /// The claim was computed by the schedule model, and does not hold in the model.
     FailsModelled,
-    /// Reported beside the others, without a target.
+    /// The result has no target and is only reported.
     Reported,
 }
 
 impl Verdict {
-    /// Returns its name in tables.
+    /// Returns the name of the verdict in tables.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -39,11 +39,11 @@ impl Verdict {
 /// The target for a result.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Target {
-    /// At least this.
+    /// The result must be at least this.
     AtLeast(f64),
-    /// At most this.
+    /// The result must be at most this.
     AtMost(f64),
-    /// The first number, with the second as tolerance.
+    /// The result may differ from the first number by at most the second.
     Within(f64, f64),
     /// No target: the result is reported.
     None,

@@ -1,5 +1,5 @@
-//! The cost of playing a record where the CPU is the bottleneck, measured on one core and on all. A schedule of those
-//! costs predicts machines with more cores.
+//! The cost of playing a record if the CPU is the bottleneck, measured on one core and on all cores. A schedule model
+//! predicts from these costs how fast machines with more cores are.
 
 use std::fmt::Write;
 
@@ -14,13 +14,13 @@ use super::scale::PAPER_DISK_MBPS;
 use super::schedule::{Job, Players, schedule};
 use crate::num::{count_f64, f64_of, ratio};
 
-/// Streams of the histories measured here.
+/// The number of log streams of the histories that are measured here.
 const STREAMS: usize = 4;
-/// The rate at which the paper's physical replay ran, 10^6 bytes a second. Its four disks read 721 MB in 6.2 s, and the
-/// replay took about 20 s.
+/// The rate at which the paper's physical replay ran, 10^6 bytes a second. The paper's four disks read 721 MB in 6.2
+/// s, and the replay took about 20 s.
 const PAPER_PLAY_MBPS: f64 = 36.0;
 
-/// The methods measured, and the scheme of the history that each plays.
+/// The measured methods, and the scheme of the history that each method plays.
 const METHODS: [(&str, Scheme); 4] = [
     ("dl1p", Scheme::Dl1p),
     ("dl2p", Scheme::Dl2p),
@@ -28,7 +28,7 @@ const METHODS: [(&str, Scheme); 4] = [
     ("pl2p-part", Scheme::Pl2p),
 ];
 
-/// A method's log time on one core and on all.
+/// The log time of a method, on one core and on all cores.
 struct Measured {
     name: &'static str,
     records: f64,
@@ -38,7 +38,7 @@ struct Measured {
 }
 
 impl Measured {
-    /// Keeps the faster of two measurements.
+    /// Keeps the faster of two measurements, separately for one core and for all.
     fn improve(&mut self, other: Measured) {
         if other.one.log < self.one.log {
             self.one = other.one;
@@ -53,14 +53,15 @@ impl Measured {
     }
 }
 
-/// Costs of all methods.
+/// The costs of all methods.
 pub struct Costs {
     methods: Vec<Measured>,
     image_cost: f64,
     cores: usize,
 }
 
-/// Runs `work` on the first `count` cores that this process may use. Threads that it starts inherit the restriction.
+/// Runs `work` on the first `count` cores that this process may use. Threads that `work` starts are restricted to
+/// them, too.
 ///
 /// # Errors
 /// Errors of the system and of `work`.
@@ -78,7 +79,7 @@ pub fn on_cores<T>(count: usize, work: impl FnOnce() -> Result<T>) -> Result<T> 
 }
 
 impl Costs {
-    /// Measures the costs, each method on a history of its scheme. The digests of all are compared.
+    /// Measures the costs, each method on a history of its scheme. All restarts must end with the same digest.
     ///
     /// # Errors
     /// Errors of the store and of the restart; digests that differ.
@@ -95,7 +96,7 @@ impl Costs {
             crashes.push(crash(&sms, STREAMS, 1, txns)?);
         }
         let mut methods: Vec<Measured> = Vec::new();
-        // In rounds, so that a slow phase of the machine affects all of them.
+        // The methods take turns in rounds, so that a slow phase of the machine affects all of them.
         for round in 1..=lab.scale.cost_repeats {
             lab.say(&format!("playing them from memory, round {round}"));
             for (name, scheme) in METHODS {
@@ -123,7 +124,7 @@ impl Costs {
         })
     }
 
-    /// Returns the cost of a record when all cores are busy, nanoseconds of CPU.
+    /// Returns the cost of playing a record when all cores are busy, nanoseconds of CPU time.
     fn cpu_nanoseconds(&self, method: &Measured) -> f64 {
         method.nanoseconds(&method.all) * count_f64(self.cores)
     }
@@ -133,8 +134,8 @@ impl Costs {
         found.expect("all methods are measured")
     }
 
-    /// Returns a disk rate for this CPU, 10^6 bytes a second. It has the ratio to this CPU's sequential physical replay
-    /// that 29 MB/s had to the paper's.
+    /// Returns a disk rate for this machine's CPU, 10^6 bytes a second. The rate is chosen so that its ratio to the
+    /// sequential physical replay on this CPU is the same as in the paper, whose disks ran at 29 MB/s.
     #[must_use]
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     pub fn ratio_preserving_mbps(&self) -> u64 {
@@ -143,7 +144,7 @@ impl Costs {
         (rate * f64_of(PAPER_DISK_MBPS) / PAPER_PLAY_MBPS) as u64
     }
 
-    /// Returns the costs in words.
+    /// Returns a text that describes the costs.
     #[must_use]
     pub fn describe(&self) -> String {
         let mut out = format!("from memory, one core and {} cores:", self.cores);
@@ -159,7 +160,7 @@ impl Costs {
         out.trim_end_matches(';').to_owned()
     }
 
-    /// Returns the claims where the CPU is the bottleneck, and the model's predictions for more cores.
+    /// Returns the claims for a CPU that is the bottleneck, and the model's predictions for more cores.
     #[must_use]
     pub fn claims(&self) -> Vec<Claim> {
         let (dl1p, pl2p) = (self.of("dl1p"), self.of("pl2p"));
@@ -197,8 +198,8 @@ impl Costs {
     fn modelled(&self, cores: usize) -> Claim {
         let rate = f64_of(self.ratio_preserving_mbps()) * 1e6;
         let (dl1p, pl2p) = (self.of("dl1p"), self.of("pl2p"));
-        // The cost of a byte on one core when all cores of this machine are busy. It includes the contention for memory
-        // that two cores have.
+        // The cost of a byte on one core while all cores of this machine are busy. It includes the effect of their
+        // contention for memory.
         let shared_out = dl1p.all.log * count_f64(self.cores) / dl1p.log_bytes;
         let merged = pl2p.all.log_play.min(pl2p.all.log) / pl2p.log_bytes;
         let job = |players, log_bytes, log_cost| Job {

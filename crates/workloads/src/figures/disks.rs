@@ -1,4 +1,4 @@
-//! Figure 6: log processing time by the number of log disks, with its two parts.
+//! Figure 6: log processing time and its two parts, by the number of log disks.
 
 use anyhow::Result;
 use perdura_wal::scheme::Scheme;
@@ -19,7 +19,7 @@ const METHODS: [(Scheme, &str, &str); 3] = [
     (Scheme::Dl1p, "dl1p", "DL1P"),
 ];
 
-/// One method on a number of disks of one speed.
+/// The results of one method on a number of disks of one speed.
 struct Point {
     name: &'static str,
     disks: usize,

@@ -14,7 +14,7 @@ use crate::num::rounded;
 /// One reproduced figure.
 #[derive(Debug, Clone, Serialize)]
 pub struct Figure {
-    /// Its name, such as `000-fig5`, which is also that of its files.
+    /// The name of the figure and of its files, such as `000-fig5`.
     pub name: &'static str,
     /// Its title.
     pub title: String,
@@ -24,7 +24,7 @@ pub struct Figure {
     pub seed: u64,
     /// The setting in words: disks, sizes, repetitions, cores.
     pub setting: Vec<String>,
-    /// The names of the columns, as the head of the CSV has them.
+    /// The names of the columns, as the first line of the CSV has them.
     #[serde(serialize_with = "as_list")]
     pub columns: &'static str,
     /// The measurements.
@@ -40,7 +40,7 @@ fn as_list<S: Serializer>(columns: &&str, json: S) -> Result<S::Ok, S::Error> {
     json.collect_seq(columns.split(','))
 }
 
-/// Makes a number in a row, with four digits.
+/// Makes a number in a row, rounded to four digits.
 #[must_use]
 pub fn cell(value: f64) -> Value {
     Value::from(rounded(value))
@@ -68,7 +68,8 @@ impl Figure {
         out
     }
 
-    /// Writes CSV, JSON and SVG into `folder`, which is made if needed. Returns their paths.
+    /// Writes CSV, JSON and SVG into `folder`, which is made if it does not exist. Returns the
+    /// paths of the files.
     ///
     /// # Errors
     /// Errors of the file system.
@@ -88,7 +89,7 @@ impl Figure {
         Ok(paths)
     }
 
-    /// Returns the table for a terminal.
+    /// Returns a summary of the figure for a terminal.
     #[must_use]
     pub fn summary(&self) -> String {
         let mut out = format!("{}  {} ({} scale)\n", self.name, self.title, self.scale);

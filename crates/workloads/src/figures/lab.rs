@@ -1,8 +1,8 @@
-//! The bench of the experiments: disks in memory, histories with a crash at the end, and restarts of one crash under
-//! every method, level and disk speed.
+//! The tools of the experiments: disks in memory, histories with a crash at the end, and restarts of a crash by every
+//! method, at every level and disk speed.
 //!
-//! A history is written at full speed, because only restarting is measured. Then modelled disks are put in front of its
-//! bytes. A restart is a dry run, so one crash serves many.
+//! A history is written at full speed, because only the restart is measured. Then modelled disks are put in front of
+//! the bytes that it left. A restart is a dry run, so one crash can be restarted many times.
 
 use std::sync::Arc;
 
@@ -23,14 +23,14 @@ const MEMORY: u64 = 16 << 30;
 /// Transfer rates of disks, 10^6 bytes a second. 0: no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Speeds {
-    /// Of each log disk.
+    /// The transfer rate of each log disk.
     pub log: u64,
-    /// Of each image disk.
+    /// The transfer rate of each image disk.
     pub image: u64,
 }
 
 impl Speeds {
-    /// No limits.
+    /// Disks without a limit.
     pub const FREE: Speeds = Speeds { log: 0, image: 0 };
 }
 
@@ -56,14 +56,14 @@ impl Plant {
         }
     }
 
-    /// Returns its disks in the form that a store takes, at these speeds. A read or a sync of a log disk waits
-    /// `latency_us` in addition.
+    /// Returns the disks in the form that a store takes, at these speeds. Each read and each sync of a log disk takes
+    /// `latency_us` longer.
     #[must_use]
     pub fn env(&self, speeds: Speeds, latency_us: u64, seed: u64) -> StealEnv {
         self.modelled(speeds, latency_us, seed).0
     }
 
-    /// Returns the disks with the log disks' models, which measure the time that they were busy.
+    /// Returns the disks, and the models of the log disks, which measure the time for which each disk was busy.
     fn modelled(
         &self,
         speeds: Speeds,
@@ -103,17 +103,17 @@ pub struct Crash {
     pub plant: Plant,
     /// The workload of the history.
     pub sms: SmsOptions,
-    /// Transactions.
+    /// The numbers of transactions.
     pub counts: Counts,
-    /// Bytes of records with their frame heads, without the initial load.
+    /// The size of the records with the heads of their frames, without the initial load, bytes.
     pub log_bytes: u64,
-    /// Of these, compensation.
+    /// The part of `log_bytes` that is compensation records, bytes.
     pub compensation_bytes: u64,
     /// The share of transactions that ended while a checkpoint ran.
     pub in_window: f64,
 }
 
-/// Runs a history and drops it without closing. Only flushed data remain.
+/// Runs a history and drops the store without closing it. Only flushed data remain.
 ///
 /// # Errors
 /// Errors of the store.
@@ -139,16 +139,17 @@ pub fn crash(sms: &SmsOptions, streams: usize, images: usize, txns: u64) -> Resu
 pub struct How {
     /// The method's name.
     pub method: &'static str,
-    /// The level, 1 to 4.
+    /// The level of parallelism, 1 to 4.
     pub level: u8,
-    /// Players.
+    /// The number of threads that play the log.
     pub threads: usize,
-    /// The disks.
+    /// The speeds of the disks.
     pub speeds: Speeds,
 }
 
 impl How {
-    /// Returns a restart at level 2, with log disks of `mbps` MB/s (0: unlimited) and images that cost nothing.
+    /// Returns the settings of a restart at level 2. The log disks have `mbps` MB/s (0: unlimited), and the image
+    /// disks are unlimited.
     pub fn of_log(method: &'static str, threads: usize, mbps: u64) -> How {
         How {
             method,
@@ -165,17 +166,17 @@ impl How {
 /// The times of a restart.
 #[derive(Debug, Clone)]
 pub struct Took {
-    /// From the first read to the last play, seconds.
+    /// The time from the first read to the last play, seconds.
     pub total: f64,
-    /// The log phase, seconds: the rest of the total after the image was in place.
+    /// The log phase, seconds: the time from the moment when the image was in place until the end.
     pub log: f64,
     /// The image phase, seconds.
     pub image: f64,
-    /// Reading the log on the busiest disk, seconds.
+    /// The time of reading the log on the busiest disk, seconds.
     pub log_read: f64,
-    /// The time that the bandwidth alone requires of the busiest log disk, seconds. 0: no limit.
+    /// The time that the busiest log disk needs because of its bandwidth alone, seconds. 0: no limit.
     pub log_transfer: f64,
-    /// Playing the log by the busiest player, seconds.
+    /// The time of playing the log by the busiest player, seconds.
     pub log_play: f64,
     /// The logical digest of the state.
     pub digest: String,
@@ -184,7 +185,7 @@ pub struct Took {
 }
 
 impl Crash {
-    /// Restarts once, and leaves the crash as it is.
+    /// Restarts once. The crash stays unchanged.
     ///
     /// # Errors
     /// Errors of the restart.
@@ -217,8 +218,8 @@ impl Crash {
         })
     }
 
-    /// Returns the fastest of `repeats` restarts, by some part of its time. Other work on the machine can only make
-    /// them slower.
+    /// Returns the fastest of `repeats` restarts, by the part of its time that `by` returns. Other work on the
+    /// machine can only make restarts slower.
     ///
     /// # Errors
     /// Errors of the restart.

@@ -1,4 +1,4 @@
-//! Figure 5: log processing time by the number of transactions since the checkpoint.
+//! Figure 5: log processing time, by the number of transactions since the checkpoint.
 
 use anyhow::Result;
 use perdura_wal::scheme::Scheme;
@@ -11,7 +11,7 @@ use super::scale::PAPER_DISK_MBPS;
 use super::{Lab, scheme_label};
 use crate::num::{f64_of, ratio};
 
-/// The series of the paper: scheme and number of log disks.
+/// The series of the paper: the scheme, its method, and the number of log disks.
 const SERIES: [(Scheme, &str, usize); 4] = [
     (Scheme::Pl2p, "pl2p", 1),
     (Scheme::Pl2p, "pl2p", 4),

@@ -1,4 +1,4 @@
-//! The papers' figures, made here: data, picture, and a verdict on each claim.
+//! Reproduces the papers' figures. Each has data, a plot, and a verdict on each claim.
 //!
 //! | module | one idea |
 //! |---|---|
@@ -32,10 +32,11 @@
 //! *Single-pass restore after a media failure* (004), section 4.
 //!
 //! # Deviations
-//! Disks are modelled over memory, so that one to eight of them are the same on every machine. They run at the paper's
-//! 29 MB/s, and at the rate that has the ratio to this machine's CPU that 29 MB/s had to the paper's. The results of
-//! four and eight cores are computed, and marked as such. PL2P-part, a physical replay that divides the pages among
-//! players, is shown beside the paper's schemes because it is the design that one would build today.
+//! Disks are modelled in front of memory, so that one to eight of them are the same on every machine. They run at two
+//! rates. One is the paper's 29 MB/s. The other is chosen so that its ratio to this machine's CPU is the same as in
+//! the paper. The results of four and eight cores are computed, and marked as such. PL2P-part is a physical replay
+//! that divides the pages among players. It is shown beside the paper's schemes because it is the design that one
+//! would build today.
 
 pub mod aborts;
 pub mod archive;
@@ -80,9 +81,9 @@ use self::memory_disk::tables::Tables;
 use self::memory_disk::{delay, reliability, table2, table3};
 use crate::sms::SmsOptions;
 
-/// The size of a segment, which is small here. Behind the log's end a restart looks for lost blocks up to the end of
-/// the last segment. At a fraction of the paper's volume, that would be a part of its reads that the paper does not
-/// have.
+/// The size of a segment, which is small here. A restart searches for lost blocks from the log's end to the end of
+/// the last segment. With large segments, this search would be a noticeable part of the reads, because the log is
+/// much shorter than the paper's.
 const SEGMENT_BYTES: u64 = 512 << 10;
 
 /// The function that makes a figure.
@@ -129,15 +130,16 @@ pub struct Lab<'a> {
     pub scale: Scale,
     /// The seed of every history.
     pub seed: u64,
-    /// Players of a restart: one for each core.
+    /// The number of players of a restart: one for each core.
     pub cores: usize,
-    /// Receives progress messages.
+    /// Is called with each progress message.
     pub says: &'a dyn Fn(&str),
     /// The costs of playing, once they have been measured.
     costs: OnceCell<Costs>,
     /// Voter and TPC-C at all rates, once they have been measured.
     sweeps: [OnceCell<Sweep>; 2],
-    /// The folder of paper 002's files, whose disk paper 003 measures. `None`: the files of paper 002 are in memory.
+    /// The folder of paper 002's files. Paper 003 measures the disk of this folder. `None`: the files of paper 002
+    /// are in memory.
     data: Option<PathBuf>,
     /// The table of paper 002 and its histories, once they have been made.
     logical: OnceCell<LogicalStand>,
@@ -162,7 +164,7 @@ impl<'a> Lab<'a> {
         }
     }
 
-    /// Puts the files of papers 002 and 003 into a directory of this machine, at the speed of its disk.
+    /// Puts the files of papers 002 and 003 into a directory of this machine, on its own disk.
     #[must_use]
     pub fn with_data(self, data: PathBuf) -> Lab<'a> {
         Lab {
@@ -171,7 +173,7 @@ impl<'a> Lab<'a> {
         }
     }
 
-    /// Returns the costs of playing where the CPU is the bottleneck, measured at the first call.
+    /// Returns the costs of playing if the CPU is the bottleneck. They are measured at the first call.
     fn costs(&self) -> Result<&Costs> {
         if let Some(costs) = self.costs.get() {
             return Ok(costs);
@@ -180,7 +182,7 @@ impl<'a> Lab<'a> {
         Ok(self.costs.get_or_init(|| costs))
     }
 
-    /// Returns a workload under all schemes at all rates, measured at the first call.
+    /// Returns the results of a workload under all schemes at all rates. They are measured at the first call.
     fn sweep(&self, workload: Workload) -> Result<&Sweep> {
         let cell = match workload {
             Workload::Voter => &self.sweeps[0],
@@ -193,7 +195,7 @@ impl<'a> Lab<'a> {
         Ok(cell.get_or_init(|| sweep))
     }
 
-    /// Returns the table of paper 002, made at the first call.
+    /// Returns the experiments of paper 002. Their table is made at the first call.
     fn logical(&self) -> Result<&LogicalStand> {
         if let Some(stand) = self.logical.get() {
             return Ok(stand);
@@ -202,7 +204,7 @@ impl<'a> Lab<'a> {
         Ok(self.logical.get_or_init(|| stand))
     }
 
-    /// Returns tables 2 and 3 of paper 003, measured at the first call.
+    /// Returns tables 2 and 3 of paper 003. They are measured at the first call.
     fn memory_disk(&self) -> Result<&Tables> {
         if let Some(tables) = self.memory_disk.get() {
             return Ok(tables);
@@ -220,7 +222,7 @@ impl<'a> Lab<'a> {
         (self.says)(what);
     }
 
-    /// Returns the number of repetitions of a restart on disks of this rate. 0: no limit.
+    /// Returns how often a restart is repeated on disks of this rate. 0: no limit.
     fn repeats(&self, mbps: u64) -> usize {
         match mbps {
             0 => self.scale.cost_repeats,

@@ -1,7 +1,7 @@
 //! Plots as SVG: panels of lines and of stacked bars, without external resources.
 //!
-//! The papers' figures are of few kinds, so this is not a plotting library. It has axes with round ticks from zero or
-//! with powers of ten, and a legend under the panel. Colour-blind readers can distinguish the colours, and marks
+//! The papers' figures are of few kinds, so this is not a plotting library. Axes have round ticks from zero, or
+//! powers of ten, and the legend is under the panel. Colour-blind readers can distinguish the colours, and marks
 //! distinguish the lines without colour.
 
 use std::fmt::Write;
@@ -12,14 +12,14 @@ pub use super::boxes::Quartiles;
 use super::svg::{block, escaped, mark, path, rule, text};
 use crate::num::count_f64;
 
-/// A line.
+/// A line of a chart.
 #[derive(Debug, Clone)]
 pub struct Series {
     /// Its name in the legend.
     pub name: String,
     /// Points in the units of the axes.
     pub points: Vec<(f64, f64)>,
-    /// True if it is drawn broken. A broken line shows a part or a model of something.
+    /// True if the line is drawn broken, which shows a part or a model of something.
     pub broken: bool,
 }
 
@@ -44,12 +44,12 @@ impl Series {
     }
 }
 
-/// A stack of parts.
+/// A bar that is a stack of parts.
 #[derive(Debug, Clone)]
 pub struct Bar {
     /// The text below it.
     pub label: String,
-    /// Parts from the bottom up: name and height.
+    /// The name and the height of each part, from the bottom up.
     pub parts: Vec<(String, f64)>,
 }
 
@@ -88,7 +88,7 @@ impl Chart {
         }
     }
 
-    /// Returns lines of which both axes are logarithmic.
+    /// Returns lines over a numeric axis of this name. Both axes are logarithmic.
     #[must_use]
     pub fn powers(x: &str, series: Vec<Series>) -> Chart {
         Chart::Powers {
@@ -133,7 +133,7 @@ const COLOURS: [&str; 8] = [
 ];
 
 impl Plot {
-    /// Returns the picture: up to three panels in a row.
+    /// Returns the plot as SVG, with up to three panels in a row.
     #[must_use]
     pub fn svg(&self) -> String {
         let rows = self.panels.iter().map(|panel| panel.legend().len());
@@ -172,7 +172,7 @@ impl Plot {
 }
 
 impl Panel {
-    /// Returns a chart below a title, beside the name of its vertical axis.
+    /// Returns a panel with a chart, a title, and the name of the vertical axis.
     #[must_use]
     pub fn new(title: impl Into<String>, y: impl Into<String>, chart: Chart) -> Panel {
         Panel {
@@ -281,7 +281,7 @@ impl Panel {
         }
     }
 
-    /// Draws the sign before a name in the legend.
+    /// Draws the mark before a name in the legend.
     fn key(&self, out: &mut String, index: usize, (x, y): (f64, f64)) {
         let colour = COLOURS[index % COLOURS.len()];
         match &self.chart {

@@ -1,4 +1,4 @@
-//! The size of an experiment, and its sets of disks.
+//! The sizes of all experiments.
 
 use std::time::Duration;
 
@@ -10,32 +10,33 @@ use super::memory_disk::scale::MemoryDiskScale;
 /// The transfer rate of the paper's disks, 10^6 bytes a second.
 pub const PAPER_DISK_MBPS: u64 = 29;
 
-/// The size of an experiment.
+/// The sizes of all experiments.
 #[derive(Debug, Clone, Copy)]
 pub struct Scale {
-    /// Its name.
+    /// The name of the scale.
     pub name: &'static str,
-    /// Rows at the begin.
+    /// The number of rows at the begin.
     pub rows: u64,
-    /// Transactions since the checkpoint.
+    /// The number of transactions since the checkpoint.
     pub txns: u64,
-    /// Rows and transactions where the CPU is the bottleneck. They are more than elsewhere, because it is faster.
+    /// The numbers of rows and transactions where the CPU is the bottleneck. They are larger than elsewhere, because
+    /// these restarts are faster.
     pub cpu: (u64, u64),
-    /// Repetitions of the measurements where the CPU is the bottleneck. The fastest counts.
+    /// The number of repetitions of measurements in which the CPU is the bottleneck. The fastest counts.
     pub repeats: usize,
-    /// Repetitions of the measurements that costs are taken from.
+    /// The number of repetitions of measurements from which costs are computed.
     pub cost_repeats: usize,
-    /// Repetitions on slow disks. The fastest counts.
+    /// The number of repetitions on slow disks. The fastest counts.
     pub slow_repeats: usize,
-    /// Numbers of disks.
+    /// The numbers of disks that are compared.
     pub disks: &'static [usize],
-    /// Steps of the number of transactions in figure 5.
+    /// The number of steps of the horizontal axis of figure 5, which is the number of transactions.
     pub steps: u64,
-    /// Slot sizes of figure 9.
+    /// The slot sizes of figure 9.
     pub slots: &'static [usize],
-    /// The measured time of a throughput.
+    /// The length of the measured time of a run.
     pub measured: Duration,
-    /// The time of a run before its measured time.
+    /// The time at the start of a run that is not measured.
     pub warm_up: Duration,
     /// The sizes of paper 001.
     pub typed: TypedScale,
@@ -68,7 +69,7 @@ impl Scale {
         archive: ArchiveScale::FULL,
     };
 
-    /// A fifth of them.
+    /// A fifth of the paper's sizes.
     pub const SMALL: Scale = Scale {
         name: "small",
         rows: 200_000,
@@ -88,7 +89,7 @@ impl Scale {
         archive: ArchiveScale::SMALL,
     };
 
-    /// A size that only tests the machinery. Its claims mean nothing.
+    /// Sizes that only test the code. The verdicts on the claims mean nothing.
     pub const TINY: Scale = Scale {
         name: "tiny",
         rows: 3_000,

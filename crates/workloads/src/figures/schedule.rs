@@ -1,13 +1,13 @@
 //! A model of a restart's schedule, which predicts a machine with more cores than this one.
 //!
 //! A restart has four kinds of jobs: reading and playing the image (BR, BP), reading and playing the log (LR, LP).
-//! Disks do the reads. They work in parallel, and each works in order. Cores do the plays. The model places measured
-//! job costs on modelled disks and cores by list scheduling. The job that can start first is next, on the core that is
-//! free first. The model does not include memory bandwidth. Costs measured with two cores busy contain some of its
-//! effect.
+//! Disks do the reads. Different disks work in parallel, and each disk reads in order. Cores do the plays. The model
+//! assigns measured job costs to modelled disks and cores by list scheduling: the job that can start first is next,
+//! on the core that is free first. The model does not include memory bandwidth. But costs that were measured with two
+//! busy cores contain some of its effect.
 //!
 //! # Source
-//! *Differential Logging* (000), section 4.2: the levels of parallelism define the earliest start of a job.
+//! *Differential Logging* (000), section 4.2: the level of parallelism defines the earliest start of each job.
 
 /// The players of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,31 +16,31 @@ pub enum Players {
     Merged,
     /// One player for each stream, in the stream's order.
     PerStream,
-    /// Any player takes any unit, because differences commute. With as many streams as players, [`Players::PerStream`]
-    /// gives the same result.
+    /// Any player takes any unit of the log, because differences commute. With as many streams as players,
+    /// [`Players::PerStream`] gives the same result.
     Free,
 }
 
 /// A restart to be scheduled. Sizes are in bytes, costs in seconds.
 #[derive(Debug, Clone, Copy)]
 pub struct Job {
-    /// Image disks, each with an equal share.
+    /// The number of image disks. Each has an equal share of the image.
     pub image_disks: usize,
-    /// Bytes of the image.
+    /// The size of the image, bytes.
     pub image_bytes: f64,
-    /// Log disks, each with an equal share.
+    /// The number of log disks. Each has an equal share of the log.
     pub log_disks: usize,
-    /// Bytes of the log.
+    /// The size of the log, bytes.
     pub log_bytes: f64,
-    /// Bytes a second of one disk.
+    /// The transfer rate of one disk, bytes a second.
     pub disk_rate: f64,
-    /// Seconds of CPU to play one byte of the image.
+    /// The CPU time of playing one byte of the image, seconds.
     pub image_cost: f64,
-    /// Seconds of CPU to play one byte of the log.
+    /// The CPU time of playing one byte of the log, seconds.
     pub log_cost: f64,
     /// The players of the log.
     pub players: Players,
-    /// Cores.
+    /// The number of cores.
     pub cores: usize,
     /// The level of parallelism, 1 to 4.
     pub level: u8,
@@ -49,20 +49,20 @@ pub struct Job {
 /// The results of the model, seconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Modelled {
-    /// The time when everything is done.
+    /// The time at which everything is done.
     pub total: f64,
-    /// The time when the image is in place.
+    /// The time at which the image is in place.
     pub image: f64,
-    /// From the first log read to the last play.
+    /// The time from the first read of the log to the last play.
     pub log: f64,
 }
 
-/// Bytes that are read and played at once.
+/// The size of a unit, which is read and played at once, bytes.
 const UNIT: f64 = 262_144.0;
 
-/// The plays that one player does in order.
+/// The units that one player plays in order.
 struct Lane {
-    /// The time when each unit has been read.
+    /// The time at which each unit has been read.
     ready: Vec<f64>,
     /// The cost of one unit, seconds.
     cost: f64,
@@ -70,7 +70,7 @@ struct Lane {
     free_at: f64,
 }
 
-/// Schedules a restart.
+/// Schedules a restart and returns its times.
 #[must_use]
 pub fn schedule(job: &Job) -> Modelled {
     let mut cores = vec![0.0; job.cores.max(1)];
@@ -180,14 +180,14 @@ impl Lane {
         }
     }
 
-    /// Returns the earliest start of its next unit. `None`: it has no more units.
+    /// Returns the earliest start of the lane's next unit. `None`: no unit is left.
     fn could_start(&self) -> Option<f64> {
         let ready = *self.ready.get(self.next)?;
         Some(ready.max(self.free_at))
     }
 }
 
-/// Places all units. Returns the end of each lane.
+/// Schedules all units on the cores. Returns the time at which each lane ends.
 fn place(lanes: &mut [Lane], cores: &mut [f64]) -> Vec<f64> {
     loop {
         let heads = lanes
@@ -208,7 +208,7 @@ fn place(lanes: &mut [Lane], cores: &mut [f64]) -> Vec<f64> {
     }
 }
 
-/// Schedules level 1: each loader reads all of its disk, then plays all of it.
+/// Schedules level 1, at which each loader reads all of its disk and then plays all of it. Returns the end.
 fn unpipelined(disks: &[Vec<f64>], cost: f64, cores: &mut [f64]) -> f64 {
     let mut lanes: Vec<Lane> = disks
         .iter()
@@ -228,8 +228,8 @@ fn latest(ends: &[f64]) -> f64 {
 mod tests {
     use super::*;
 
-    /// Returns the paper's machine as its text describes it: 29 MB/s disks and four CPUs. A physical replay runs at
-    /// about 36 MB/s, because 721 MB took it about 20 s.
+    /// Returns a restart on the paper's machine as the paper's text describes it: disks of 29 MB/s and four CPUs. A
+    /// physical replay runs at about 36 MB/s, because it took about 20 s for 721 MB.
     fn paper(players: Players, log_bytes: f64, disks: usize) -> Job {
         Job {
             image_disks: disks,

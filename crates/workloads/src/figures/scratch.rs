@@ -1,4 +1,4 @@
-//! A directory of an experiment, which is removed with it.
+//! A directory of an experiment, which is removed at the end of the experiment.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,7 +12,8 @@ pub(super) struct Scratch {
 }
 
 impl Scratch {
-    /// Makes a directory in memory if possible, and otherwise a temporary one.
+    /// Makes a directory in memory if there is a file system in memory, and otherwise a temporary
+    /// directory.
     pub fn in_memory() -> Result<Scratch> {
         let memory = Path::new("/dev/shm");
         match memory.is_dir() {

@@ -1,8 +1,8 @@
-//! The few shapes of plots, as SVG.
+//! The shapes of which plots consist, as SVG.
 
 use std::fmt::Write;
 
-/// Draws words at a place.
+/// Draws words at a position.
 pub(super) fn text(out: &mut String, (x, y): (f64, f64), anchor: &str, size: u8, words: &str) {
     let _ = writeln!(
         out,
@@ -20,7 +20,7 @@ pub(super) fn rule(out: &mut String, from: (f64, f64), to: (f64, f64), colour: &
     );
 }
 
-/// Draws a thick line through places, solid or broken.
+/// Draws a thick line through positions, solid or broken.
 pub(super) fn path(out: &mut String, places: &[(f64, f64)], colour: &str, broken: bool) {
     let places: Vec<String> = places
         .iter()

@@ -16,13 +16,13 @@ use super::{Lab, scheme_label};
 use crate::num::{count_f64, ratio};
 use crate::sms::{Driver, Pace, RunLimit, Speed, run_for};
 
-/// The wait of a sync beside the transfer, microseconds: half a turn of the paper's disks.
+/// The time of a sync in addition to the transfer, microseconds: half a turn of the paper's disks.
 const SYNC_US: u64 = 4_170;
-/// Size of a segment: large, because every segment costs additional syncs.
+/// The size of a segment. It is large, because every segment costs additional syncs.
 const SEGMENT_BYTES: u64 = 64 << 20;
 /// The slot size of the first panel.
 const PAPER_SLOT: usize = 256;
-/// Log disks of the second panel.
+/// The number of log disks in the second panel.
 const SLOT_DISKS: usize = 4;
 
 struct Point {
@@ -102,7 +102,7 @@ fn measure(lab: &Lab<'_>, scheme: Scheme, disks: usize, slot_bytes: usize) -> Re
     })
 }
 
-/// Returns the number of rows of the paper's size. They are fewer than elsewhere, because nothing here reads them.
+/// Returns the number of rows. There are fewer than in other experiments, because no restart reads them here.
 fn rows(lab: &Lab<'_>) -> u64 {
     (lab.scale.rows / 4).max(1_000)
 }

@@ -1,4 +1,4 @@
-//! Figure 8: total restart time and its parts, image and log in turn or at once.
+//! Figure 8: total restart time and its parts. Image and log are processed one after the other, or at the same time.
 
 use anyhow::{Result, ensure};
 use perdura_wal::scheme::Scheme;
@@ -12,8 +12,8 @@ use super::plot::{Bar, Chart, Panel, Plot};
 use super::scale::PAPER_DISK_MBPS;
 use crate::num::ratio;
 
-/// The bars: name, scheme, level. The paper has no third level of physical logging. It is shown here as the best that
-/// physical logging can do.
+/// The bars: the name, the scheme, and the level. The paper does not show physical logging at level 3. It is shown
+/// here as the best that physical logging can do.
 const BARS: [(&str, Scheme, u8); 4] = [
     ("PL2P-Seq", Scheme::Pl2p, 2),
     ("PL2P-L3", Scheme::Pl2p, 3),
@@ -21,7 +21,7 @@ const BARS: [(&str, Scheme, u8); 4] = [
     ("DL1P-Para", Scheme::Dl1p, 4),
 ];
 
-/// Disks of each kind.
+/// The numbers of disks of each kind.
 const DISKS: [usize; 2] = [2, 4];
 
 /// Makes the figure.
@@ -73,10 +73,10 @@ pub fn make(lab: &Lab<'_>) -> Result<Figure> {
     })
 }
 
-/// A bar of a disk count: its name, its level, and the times of the fastest restart.
+/// A measured bar: the number of disks, the name, the level, and the times of the fastest restart.
 type Measured = (usize, &'static str, u8, Took);
 
-/// Measures every bar. All restarts must end with one digest.
+/// Measures every bar. All restarts must end with the same digest.
 fn measure(lab: &Lab<'_>) -> Result<Vec<Measured>> {
     let mut measured: Vec<Measured> = Vec::new();
     for disks in DISKS {

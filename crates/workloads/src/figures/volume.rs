@@ -1,4 +1,5 @@
-//! Log volume: the bytes that each scheme writes for the same history (section 5.2 of the paper).
+//! Log volume: the number of bytes that each scheme writes for the same history (section 5.2 of the
+//! paper).
 
 use anyhow::{Result, ensure};
 use perdura_base::PartitionId;
@@ -18,7 +19,7 @@ use crate::sms::{Driver, SmsOptions};
 const ABORTS: [f64; 5] = [0.0, 0.05, 0.1, 0.15, 0.2];
 /// The paper's abort ratio.
 const PAPER_ABORTS: f64 = 0.02;
-/// The number of updates that the size of a record is taken from.
+/// The number of updates from which the size of a record is computed.
 const UPDATES: usize = 2_000;
 
 struct Volume {
@@ -28,7 +29,7 @@ struct Volume {
 }
 
 impl Volume {
-    /// Returns the bytes for each transaction that ended.
+    /// Returns the log bytes for each transaction that ended.
     fn per_txn(&self) -> f64 {
         ratio(
             f64_of(self.crash.log_bytes),
@@ -36,7 +37,7 @@ impl Volume {
         )
     }
 
-    /// Returns the bytes for each transaction that ended, without compensation.
+    /// Returns the log bytes for each transaction that ended, without compensation records.
     fn per_txn_plain(&self) -> f64 {
         let plain = self.crash.log_bytes - self.crash.compensation_bytes;
         ratio(f64_of(plain), f64_of(self.crash.counts.ended()))
@@ -189,7 +190,7 @@ fn claims(volumes: &[Volume], by_aborts: &[Volume]) -> Vec<Claim> {
     ]
 }
 
-/// Bytes of one record of an 8-byte change of a 256-byte row.
+/// The size of one record of an 8-byte change to a 256-byte row, bytes.
 struct RecordSizes {
     physical_full: f64,
     physical_sparse: f64,
@@ -252,7 +253,7 @@ impl RecordSizes {
     }
 }
 
-/// Returns the bytes of a record, taken from many updates by few transactions.
+/// Returns the mean size of a record, from many updates by few transactions.
 fn record_bytes(lab: &Lab<'_>, scheme: Scheme, records: Records) -> Result<f64> {
     let sms = SmsOptions {
         records,
@@ -273,7 +274,7 @@ fn record_bytes(lab: &Lab<'_>, scheme: Scheme, records: Records) -> Result<f64> 
     let mut before = 0;
     for (number, place) in places.iter().take(UPDATES + 1).enumerate() {
         if number == 1 {
-            // The first update's bytes include the begin record.
+            // The first update also logs the begin record, so counting starts after it.
             before = steal.wal().stats().log_bytes;
         }
         row.clear();

@@ -2,14 +2,14 @@
 
 use perdura_base::checksum::mix64;
 
-/// Bytes of every key.
+/// The size of every key, bytes.
 pub const KEY_BYTES: usize = 16;
 
-/// A prime larger than any number of keys. Multiplied by it, the numbers below `keys` come in scattered order, each
-/// once.
+/// A prime larger than any number of keys. The numbers below `keys`, multiplied by it modulo `keys`, are all numbers
+/// below `keys` in scattered order, each once.
 const STRIDE: u64 = 11_400_714_819_323_198_549;
 
-/// Returns the key of a number: 16 bytes.
+/// Returns the key with a number: 16 bytes.
 #[must_use]
 pub fn key_of(number: u64) -> [u8; KEY_BYTES] {
     let mut key = *b"key:000000000000";
@@ -21,7 +21,7 @@ pub fn key_of(number: u64) -> [u8; KEY_BYTES] {
     key
 }
 
-/// Returns the number of the key that a fill sets at its `nth` step.
+/// Returns the number of the key that a fill sets in step `nth`, counted from 0.
 #[must_use]
 pub fn nth_key(nth: u64, keys: u64) -> u64 {
     let product = u128::from(nth) * u128::from(STRIDE) % u128::from(keys);

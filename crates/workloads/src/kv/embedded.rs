@@ -1,4 +1,4 @@
-//! The engine in this process, with one thread for each client.
+//! Runs the workload on the engine in this process, with one thread for each client.
 
 use std::time::Instant;
 
@@ -12,8 +12,8 @@ use super::{Durability, KvOptions};
 use crate::latency::{histogram, micros, record};
 use crate::process;
 
-/// The longest time that acknowledged writes may be without the disk under [`Durability::Mem`], microseconds. The
-/// server has the same bound.
+/// The longest time for which acknowledged writes may be missing on the disk under [`Durability::Mem`], microseconds.
+/// The server has the same bound.
 const EXPOSURE_US_MAX: u64 = 10_000;
 
 struct Outcome {

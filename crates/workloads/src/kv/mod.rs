@@ -1,12 +1,12 @@
 //! `kv`: SET and GET of random keys with values that do not compress.
 //!
-//! Equal options drive a server over the Redis protocol, ours or another, and the engine inside this process. A run has
-//! three parts: fill, measure, check. Each part may be left out.
+//! A server over the Redis protocol, ours or another, can be measured with the same options as the engine inside this
+//! process. A run has three parts: it fills, measures, and checks. Each part may be left out.
 //!
 //! # What is fair
-//! Every SET carries fresh random bytes, so that a log of differences has as much to write as one of values. A latency
-//! is the time that a client sees. It begins when a batch of `pipeline` requests is handed to the socket, and ends when
-//! the reply in question has arrived.
+//! Every SET has new random bytes, so that a log of differences has as much to write as a log of values. A latency is
+//! the time that a client sees. It begins when a batch of `pipeline` requests is written to the socket, and ends when
+//! the reply to the request has arrived.
 
 mod data;
 mod embedded;
@@ -24,11 +24,11 @@ pub use report::KvReport;
 /// The kinds of requests in a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mix {
-    /// SET only.
+    /// Only SETs.
     Set,
-    /// GET only.
+    /// Only GETs.
     Get,
-    /// This many SETs in a hundred, the rest GETs.
+    /// SETs, as many of a hundred requests as this number, and GETs.
     Mixed(u8),
 }
 
@@ -70,9 +70,9 @@ impl std::fmt::Display for Mix {
 /// The state in which a write counts as done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Durability {
-    /// It has been logged in memory.
+    /// The write has been logged in memory.
     Mem,
-    /// A power cut would not undo it.
+    /// The write survives a power cut.
     Disk,
 }
 
@@ -92,29 +92,31 @@ pub struct KvOptions {
     pub target: Target,
     /// The server's password.
     pub password: Option<String>,
-    /// Connections, or threads inside the process.
+    /// The number of connections to a server, or of threads in this process.
     pub clients: usize,
-    /// Requests sent before their replies are awaited.
+    /// The number of requests that are sent before their replies are awaited.
     pub pipeline: usize,
-    /// Threads the connections are spread over.
+    /// The number of threads that the connections are spread over.
     pub threads: usize,
     /// The time of the measurement. Zero: nothing is measured.
     pub duration: Duration,
     /// The number of requests after which the run ends even if time is left.
     pub txns_max: Option<u64>,
-    /// Distinct keys.
+    /// The number of distinct keys.
     pub keys: u64,
-    /// Bytes of a value.
+    /// The size of a value, bytes.
     pub value_bytes: usize,
     /// The kinds of requests.
     pub mix: Mix,
-    /// Seed of keys and values.
+    /// The seed of keys and values.
     pub seed: u64,
     /// The state in which a write counts as done.
     pub durability: Durability,
-    /// The number of distinct keys that are set first, in scattered order. Their values follow from key and seed alone.
+    /// The number of distinct keys that are set first, in scattered order. Each value depends only on its key and the
+    /// seed.
     pub fill: u64,
-    /// The number of keys that are filled when the check begins, by this run or by an earlier one with the same seed.
+    /// The number of keys that are already filled when the check begins, by this run or by an earlier one with the
+    /// same seed.
     pub filled: u64,
     /// The number of filled keys that are read and compared at the end.
     pub check: u64,
@@ -139,8 +141,8 @@ impl KvOptions {
 /// Runs the workload.
 ///
 /// # Errors
-/// A server that cannot be reached or that breaks the protocol, a database that does not open,
-/// and values that a check finds wrong.
+/// A server that cannot be reached or that breaks the protocol; a database that does not open; values that the check
+/// finds wrong.
 pub fn run(options: &KvOptions) -> Result<KvReport> {
     options.verify()?;
     match &options.target {

@@ -1,8 +1,9 @@
-//! A server over the Redis protocol, with a client that is faster than the server: an event loop.
+//! Runs the workload on a server over the Redis protocol. The client is an event loop, so that it is faster than the
+//! server.
 //!
-//! One thread drives many connections. Each sends a batch of `pipeline` requests in one write and counts replies as
-//! they come. When the last has arrived, it sends the next batch. Requests are made in place from a template, so that
-//! the client costs less than any server it measures.
+//! One thread drives many connections. Each connection sends a batch of `pipeline` requests in one write, and counts
+//! the replies as they arrive. After the last reply, it sends the next batch. Requests are made in place from a
+//! template, so that the client needs less CPU than any server that it measures.
 
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};
@@ -23,7 +24,7 @@ use crate::process;
 
 /// The longest wait for the replies to one batch.
 const STALL: Duration = Duration::from_secs(60);
-/// The number of requests that a fill or check has under way on a connection.
+/// The number of requests in a batch of a fill or a check.
 const FILL_PIPELINE: usize = 128;
 
 trait Blocking: Read + Write + Send {}
@@ -37,11 +38,11 @@ impl Socket for mio::net::UnixStream {}
 /// The purpose of a connection's requests.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Work {
-    /// Sets keys by number.
+    /// Sets the keys with the numbers from `next` to before `end`.
     Fill { next: u64, end: u64 },
-    /// Sends random requests until time or count is up.
+    /// Sends random requests until the time is up or `left` requests have been sent.
     Measure { left: u64 },
-    /// Reads filled keys and compares them.
+    /// Reads `left` filled keys and compares their values.
     Check { left: u64 },
 }
 
@@ -52,9 +53,9 @@ struct Connection {
     input: Vec<u8>,
     parsed: usize,
     filled: usize,
-    /// The number of replies still to come of the batch under way.
+    /// The number of replies to the present batch that have not arrived.
     awaited: usize,
-    /// For a check, the numbers of the keys in the batch under way.
+    /// In a check, the numbers of the keys in the present batch.
     asked: Vec<u64>,
     since: Instant,
     work: Work,
@@ -131,7 +132,7 @@ fn number(info: &BTreeMap<String, String>, field: &str) -> Option<u64> {
     info.get(field).and_then(|value| value.parse().ok())
 }
 
-/// Runs the measured phase, and reports the server's use of resources in it.
+/// Runs the measured part, and reports the resources that the server used in it.
 fn measure(
     options: &KvOptions,
     address: &str,
@@ -174,7 +175,7 @@ fn is_path(address: &str) -> bool {
     address.starts_with('/') || address.starts_with("./")
 }
 
-/// A connection for single requests, one at a time.
+/// A connection on which requests are sent one at a time.
 struct Control {
     socket: Box<dyn Blocking>,
 }
@@ -201,7 +202,7 @@ impl Control {
         Ok(control)
     }
 
-    /// Returns the text of a reply to a request.
+    /// Sends a request and returns the text of the reply.
     fn ask(&mut self, words: &[&[u8]]) -> Result<Vec<u8>> {
         let mut request = Vec::new();
         put_request(&mut request, words);
@@ -254,7 +255,7 @@ fn put_request(out: &mut Vec<u8>, words: &[&[u8]]) {
     }
 }
 
-/// Runs one part of a run over all connections, spread over the threads.
+/// Runs one part of a run over all connections, which are divided among the threads.
 fn phase(options: &KvOptions, address: &str, work: impl Fn(u64, u64) -> Work) -> Result<Outcome> {
     let clients = u64::try_from(options.clients).unwrap_or(u64::MAX);
     let mut groups: Vec<Vec<Connection>> = (0..options.threads).map(|_| Vec::new()).collect();
@@ -317,7 +318,7 @@ fn open(options: &KvOptions, address: &str, work: Work, seed: u64) -> Result<Con
     })
 }
 
-/// Logs a connection in and sets its durability, before its first request.
+/// Prepares a connection for its first request: logs in and sets the durability.
 fn prepare(options: &KvOptions, socket: Box<dyn Blocking>) -> Result<()> {
     let mut control = Control { socket };
     if let Some(password) = &options.password {
@@ -331,7 +332,7 @@ fn prepare(options: &KvOptions, socket: Box<dyn Blocking>) -> Result<()> {
     Ok(())
 }
 
-/// Runs the loop of one thread.
+/// Runs the event loop of one thread.
 fn drive(options: &KvOptions, mut group: Vec<Connection>, deadline: Instant) -> Result<Outcome> {
     let mut outcome = Outcome::new();
     let mut poll = Poll::new()?;
@@ -365,7 +366,7 @@ fn drive(options: &KvOptions, mut group: Vec<Connection>, deadline: Instant) -> 
 }
 
 impl Connection {
-    /// Makes the next batch. Returns `false` if the work is done.
+    /// Makes the next batch of requests. Returns false if there is no more work.
     fn next_batch(&mut self, options: &KvOptions, deadline: Instant) -> bool {
         self.since = Instant::now();
         self.sent = 0;
@@ -436,7 +437,7 @@ impl Connection {
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
                 Err(error) => return Err(error).context("receiving from the server"),
             }
-            // A short read has emptied the socket. The next one would find nothing.
+            // A read that did not fill the buffer has emptied the socket, so another read would find nothing.
             let emptied = self.filled < self.input.len();
             self.count(options, outcome)?;
             if emptied && self.awaited == 0 {
@@ -507,7 +508,7 @@ fn batch_of(left: u64, pipeline: usize) -> usize {
     usize::try_from(left).unwrap_or(usize::MAX).min(pipeline)
 }
 
-/// Appends a SET and returns the place of its value.
+/// Appends a SET and returns the bytes of its value, which the caller must write.
 fn put_set(out: &mut Vec<u8>, number: u64, value_bytes: usize) -> &mut [u8] {
     out.extend_from_slice(b"*3\r\n$3\r\nSET\r\n$16\r\n");
     out.extend_from_slice(&key_of(number));

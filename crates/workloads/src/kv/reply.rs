@@ -1,4 +1,4 @@
-//! A parser that counts replies of the Redis protocol, in whatever pieces they arrive.
+//! Parses replies of the Redis protocol, whatever the pieces in which they arrive.
 
 use anyhow::{Result, bail};
 
@@ -7,15 +7,16 @@ use anyhow::{Result, bail};
 pub enum Reply<'a> {
     /// A status or a number.
     Line,
-    /// An error's text.
+    /// An error, with its text.
     Error(&'a [u8]),
     /// A value.
     Bulk(&'a [u8]),
-    /// No value.
+    /// The reply for a missing value.
     Nil,
 }
 
-/// Returns the reply at the start of `bytes` and its length. `None`: the reply is incomplete.
+/// Returns the reply at the start of `bytes`, and the length of that reply. `None`: the reply is
+/// incomplete.
 ///
 /// # Errors
 /// The bytes are not a reply to SET or GET.

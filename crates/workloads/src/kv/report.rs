@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::KvOptions;
 use crate::latency::LatencyUs;
 
-/// The result of a run. A figure that the target does not give is `None`.
+/// The result of a run. A figure is `None` if the target does not report it.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct KvReport {
     /// The workload's name.
@@ -15,56 +15,56 @@ pub struct KvReport {
     pub target: String,
     /// The logging scheme.
     pub scheme: Option<&'static str>,
-    /// Log streams.
+    /// The number of log streams.
     pub streams: Option<u64>,
-    /// Partitions.
+    /// The number of partitions.
     pub partitions: Option<u64>,
-    /// Connections or threads.
+    /// The number of connections to a server, or of threads in this process.
     pub clients: usize,
-    /// Requests sent before their replies are awaited.
+    /// The number of requests that are sent before their replies are awaited.
     pub pipeline: usize,
-    /// Distinct keys.
+    /// The number of distinct keys.
     pub keys: u64,
-    /// Bytes of a value.
+    /// The size of a value, bytes.
     pub value_bytes: usize,
     /// The kinds of requests.
     pub mix: String,
     /// The seed.
     pub seed: u64,
-    /// Requests measured.
+    /// The number of measured requests.
     pub txns: u64,
-    /// Time measured, seconds.
+    /// The length of the measured time, seconds.
     pub seconds: f64,
-    /// Requests a second.
+    /// The number of requests a second.
     pub tps: f64,
-    /// Requests that were refused.
+    /// The number of refused requests.
     pub aborts: u64,
     /// The first refusal.
     pub first_error: Option<String>,
-    /// Latencies.
+    /// The latencies of all requests.
     pub latency_us: LatencyUs,
-    /// Bytes of log records written, without padding.
+    /// The size of the log records that were written, without padding, bytes.
     pub log_bytes: Option<u64>,
-    /// Bytes written to the log's device.
+    /// The number of bytes written to the log's device.
     pub log_device_bytes: Option<u64>,
-    /// Bytes of log records for one transaction.
+    /// The size of the log records of one transaction on average, bytes.
     pub log_bytes_per_txn: Option<f64>,
-    /// Syncs of the log.
+    /// The number of syncs of the log.
     pub syncs: Option<u64>,
-    /// CPU time the target used, seconds.
+    /// The CPU time that the target used, seconds.
     pub cpu_seconds: Option<f64>,
-    /// The most memory the target has had resident, bytes.
+    /// The most memory that the target has had resident, bytes.
     pub peak_rss_bytes: Option<u64>,
-    /// Keys set before the measurement.
+    /// The number of keys that were set before the measurement.
     pub filled: u64,
-    /// The time of setting them, seconds.
+    /// The time of setting these keys, seconds.
     pub fill_seconds: f64,
-    /// Keys read back and found right.
+    /// The number of keys whose values were read and found right.
     pub checked: u64,
 }
 
 impl KvReport {
-    /// Makes a report that contains the settings only.
+    /// Makes a report with the settings and without results.
     pub(super) fn of(options: &KvOptions) -> KvReport {
         KvReport {
             workload: "kv",
@@ -78,7 +78,7 @@ impl KvReport {
         }
     }
 
-    /// Enters the measured part.
+    /// Enters the results of the measured part.
     #[allow(clippy::cast_precision_loss)]
     pub(super) fn measured(&mut self, latencies: &Histogram<u64>, seconds: f64) {
         self.txns = latencies.len();

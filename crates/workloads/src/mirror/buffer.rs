@@ -1,14 +1,15 @@
-//! The paper's section 4.1: with a log in memory the log buffer can be canceled. The bench measures the gain of that.
-//! It counts the copies of a block's bytes on their way into a mapped ring of a node, and measures the time of a block.
+//! Measures the gain of leaving out the log buffer, which is possible with a log in memory (section 4.1 of the
+//! paper). The bench counts how often a block's bytes are copied on their way into a mapped ring of a node, and
+//! measures the time of a block.
 //!
 //! | way | a block's records are encoded into | then |
 //! |---|---|---|
 //! | with a log buffer | a block in this process | copied to the writer's tail, and from there to the ring, as in a database |
 //! | without | the ring's memory | nothing: the ring is buffer, tail and copy |
 //!
-//! Both compute the same checksums, and end with the same check that the node still accepts blocks. The copies are
-//! counted where they are made. Without a buffer, a block of several threads' records would be assembled in memory that
-//! another process reads. A database that does so has to wait for the slowest of them.
+//! Both ways compute the same checksums, and end with the same check that the node still accepts blocks. The copies
+//! are counted where they are made. Without a buffer, a block with records of several threads would be assembled in
+//! memory that another process reads. Such a database has to wait for the slowest of these threads.
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -25,34 +26,34 @@ use serde::Serialize;
 
 use crate::num::{f64_of, ratio};
 
-/// A record of the log, its head included: 16 of them fill the shortest block.
+/// The size of a record of the log with its head, bytes. The shortest block has 16 records.
 const RECORD_BYTES: usize = 256;
 const HEAD_BYTES: usize = 16;
-/// The number of blocks of one way before the other one's turn.
+/// The number of blocks that are sent in one way before the other way has its turn.
 const TURN: u32 = 200;
-/// Turns of each way that are not measured.
+/// The number of turns of each way that are not measured.
 const WARM_UP: u32 = 2;
 const STREAMS: [StreamId; 2] = [StreamId(1), StreamId(2)];
 
-/// The figures of one way.
+/// The results of one way.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct BufferSide {
     /// The number of times that each byte of a block was copied.
     pub copies_a_block: f64,
-    /// Microseconds a block, the median of the turns' means.
+    /// The time of a block, microseconds: the median over the turns of each turn's mean.
     pub us_a_block: f64,
 }
 
-/// Both ways at one size of block.
+/// The results of both ways at one size of block.
 #[derive(Debug, Serialize)]
 pub struct BufferRow {
-    /// Bytes of a block.
+    /// The size of a block, bytes.
     pub block_bytes: usize,
-    /// Encoded into a buffer, copied to tail and ring.
+    /// The records are encoded into a buffer and copied to the tail and the ring.
     pub with_buffer: BufferSide,
-    /// Encoded into the ring.
+    /// The records are encoded into the ring.
     pub without_buffer: BufferSide,
-    /// The time of a block without a buffer, divided by that with one.
+    /// The time of a block without a buffer, divided by that with a buffer.
     pub without_of_with: f64,
 }
 
@@ -80,7 +81,7 @@ impl Shared for Counted {
     }
 
     fn write(&self, at: usize, bytes: &[u8]) {
-        // One thread writes.
+        // Only one thread writes, so a load and a store are enough.
         let before = self.bytes.load(Ordering::Relaxed);
         self.bytes
             .store(before + to_u64(bytes.len()), Ordering::Relaxed);
@@ -92,7 +93,7 @@ impl Shared for Counted {
     }
 }
 
-/// Records, which depend on their number only.
+/// Bytes from which records are cut. A record depends only on its number.
 struct Source(Vec<u8>);
 
 impl Source {
@@ -102,7 +103,7 @@ impl Source {
         Source(bytes)
     }
 
-    /// Encodes the records of a block, from a number on, in pieces.
+    /// Encodes the records of a block, the first with number `first`. Passes each piece to `put`.
     fn encode(&self, first: u64, block_bytes: usize, mut put: impl FnMut(&[u8])) {
         for number in (first..).take(block_bytes / RECORD_BYTES) {
             let at = to_usize(number * 64) % (self.0.len() - RECORD_BYTES);
@@ -154,7 +155,7 @@ impl Mapped {
         })
     }
 
-    /// Appends a block in the way of a database.
+    /// Appends a block as a database with a log buffer does.
     fn with_buffer(
         &mut self,
         source: &Source,
@@ -192,13 +193,13 @@ impl Mapped {
         Ok(())
     }
 
-    /// Returns the bytes copied, divided by the bytes appended.
+    /// Returns the number of copied bytes, divided by the number of appended bytes.
     fn copies(&self) -> f64 {
         let into_ring = self.memory.bytes.load(Ordering::Relaxed);
         ratio(f64_of(self.copied + into_ring), f64_of(self.appended))
     }
 
-    /// Checks that the node returns the last block as it was encoded.
+    /// Checks that the node has the last block as it was encoded.
     fn check(
         &self,
         client: &mut Client,
@@ -230,7 +231,7 @@ impl Mapped {
     }
 }
 
-/// Measures both ways at one size of block, into two rings of a node. The client reaches them by shared memory.
+/// Measures both ways at one size of block, with two rings of a node. The client accesses the rings by shared memory.
 pub(super) fn row(
     client: &mut Client,
     generation: Generation,

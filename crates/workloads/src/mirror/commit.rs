@@ -1,7 +1,8 @@
-//! Commits of a database whose log is mirrored, beside commits of one that waits for its disk.
+//! Compares the commits of a database whose log is mirrored with those of a database that waits for its disk.
 //!
-//! Two databases in this process use one disk. Each has its turn, a fraction of a second long, and they alternate in
-//! beginning, so that a disturbance affects both. Every commit changes a value whose length fills a block of the log.
+//! Two databases in this process use one disk. They are measured in turns of a fraction of a second, and each of them
+//! begins every second round, so that a disturbance affects both. Every commit changes a value whose length fills a
+//! block of the log.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -19,75 +20,76 @@ use crate::process;
 
 /// The length of a turn.
 const TURN: Duration = Duration::from_millis(250);
-/// Turns of each database that are not measured.
+/// The number of turns of each database that are not measured.
 const WARM_UP: u32 = 2;
-/// The bytes that a value leaves to the heads of block and frame.
+/// The number of bytes that a block has beside the value, for the heads of block and frame.
 const HEADS_BYTES: usize = 512;
-/// The time between two readings of the exposure.
+/// The time between two readings of the exposure: the age and size of the log that is on no disk.
 const LOOK_EVERY: Duration = Duration::from_micros(500);
-/// Keys of each thread.
+/// The number of keys of each thread.
 const KEYS: u64 = 1000;
-/// The longest time until the mirror is complete.
+/// The mirror must be complete within this time.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The databases and the settings of the measurement.
 pub struct CommitBench {
-    /// A database whose log is on its disk alone.
+    /// The options of a database whose log is only on its disk.
     pub disk: Options,
-    /// A database whose log is mirrored by nodes.
+    /// The options of a database whose log is mirrored by nodes.
     pub mirror: Options,
-    /// Bytes of a block, one row each.
+    /// The sizes of blocks, bytes. Each gives a row of the report.
     pub block_bytes: Vec<usize>,
-    /// Bytes of a value. `None`: it fills its block.
+    /// The size of a value, bytes. `None`: the value fills its block.
     pub value_bytes: Option<usize>,
-    /// Threads that commit, one row each.
+    /// The numbers of threads that commit. Each gives a row of the report.
     pub threads: Vec<usize>,
     /// The time for which each row is measured.
     pub duration: Duration,
-    /// Processes of nodes, whose processor time counts.
+    /// The process ids of the nodes, whose processor time is included.
     pub node_pids: Vec<u32>,
 }
 
 /// The results of one database in a row.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct CommitSide {
-    /// Latencies.
+    /// The latencies of the commits.
     pub latency_us: LatencyUs,
-    /// Commits a second.
+    /// The number of commits a second.
     pub per_second: f64,
-    /// Processor time of a commit, that of the nodes included, microseconds. `None`: the kernel does not report it.
+    /// The processor time of a commit, including that of the nodes, microseconds. `None`: the kernel does not report
+    /// it.
     pub cpu_us: Option<f64>,
 }
 
-/// The commits of one length of block and one number of threads.
+/// The results for one size of block and one number of threads.
 #[derive(Debug, Serialize)]
 pub struct CommitRow {
-    /// Bytes of a block with one commit.
+    /// The size of a block with one commit, bytes.
     pub block_bytes: usize,
-    /// Threads that commit.
+    /// The number of threads that commit.
     pub threads: usize,
-    /// Commits that wait for the disk.
+    /// The results of commits that wait for the disk.
     pub disk: CommitSide,
-    /// Commits that wait for the nodes.
+    /// The results of commits that wait for the nodes.
     pub mirror: CommitSide,
-    /// The medians of the latencies, mirror over disk.
+    /// The median latency of the mirror, divided by that of the disk.
     pub p50_of_disk: f64,
-    /// Commits a second, mirror over disk.
+    /// The number of commits a second of the mirror, divided by that of the disk.
     pub rate_of_disk: f64,
-    /// Processor time of a commit, mirror over disk.
+    /// The processor time of a commit of the mirror, divided by that of the disk.
     pub cpu_of_disk: Option<f64>,
-    /// The age of the oldest block that was not on disk, while the mirror had its turn.
+    /// The age of the oldest block that was on no disk, during the turns of the mirror.
     pub exposed_us: LatencyUs,
-    /// The most bytes that were not on disk.
+    /// The most bytes that were on no disk.
     pub exposed_bytes_max: u64,
 }
 
 /// The results of all rows.
 #[derive(Debug, Serialize)]
 pub struct CommitReport {
-    /// The mirror's view at the end.
+    /// The modes of the mirror's groups at the end.
     pub view: String,
-    /// Each row.
+    /// The rows.
     pub rows: Vec<CommitRow>,
 }
 
@@ -161,7 +163,7 @@ impl CommitBench {
     }
 }
 
-/// Returns the mode of each group.
+/// Returns a text with the mode of each group.
 fn view(db: &Db) -> String {
     let status = db.mirror();
     let modes = status.iter().flat_map(|status| &status.groups);
@@ -169,7 +171,7 @@ fn view(db: &Db) -> String {
     modes.join(", ")
 }
 
-/// A database in its turns.
+/// The results of one database so far.
 struct Side<'a> {
     db: &'a Db,
     durability: Durability,
@@ -244,7 +246,8 @@ impl<'a> Side<'a> {
             self.seconds += seconds;
             self.cpu_seconds = self.cpu_seconds.zip(spent).map(|(sum, spent)| sum + spent);
         }
-        // The other one's turn begins after this one's copy to disk is done.
+        // The turn ends when this database's copy to disk is done, so that the copy does not disturb the other
+        // database.
         let last = db.transact(&[db.partition_of(b"last")].into_iter().collect(), |tx| {
             tx.put(
                 db.database(0),
@@ -268,7 +271,7 @@ impl<'a> Side<'a> {
     }
 }
 
-/// Runs one thread's commits in a turn.
+/// Runs the commits of one thread in a turn.
 fn commits(
     db: &Db,
     durability: Durability,

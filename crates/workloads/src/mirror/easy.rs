@@ -1,9 +1,10 @@
-//! The easy way of the paper's section 3.2: one node's memory acknowledges a block, and the copy on disk follows
-//! asynchronously.
+//! The easy way of the paper's section 3.2: the memory of one node acknowledges a block, and the block is copied to
+//! disk afterwards.
 //!
-//! **It is not a mode of the database.** The end of that one node loses the data that its disk lacks, and nothing shows
-//! which. The paper rejects it for that reason. Here it is measured, with the data that it would lose, to show the cost
-//! of the second memory. A database with one node left acknowledges when the node *and* its disk have a block.
+//! **It is not a mode of the database.** If that node ends, the data that are not on disk yet are lost, and nothing
+//! shows which data these were. The paper rejects the easy way for that reason. Here it is measured, together with
+//! the data that it would lose, to show the cost of the second memory. A database with only one node left
+//! acknowledges a block when both the node *and* its disk have it.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,24 +21,24 @@ use super::written::Written;
 use crate::latency::{LatencyUs, histogram, micros, record};
 use crate::num::{f64_of, ratio};
 
-/// Blocks that may wait for the disk before an append waits for room.
+/// The most blocks that may wait for the disk. With more, an append waits.
 const BEHIND_MAX: usize = 64;
 
 /// The times of the easy way, and the data that it would have lost.
 #[derive(Debug, Serialize)]
 pub struct EasyRow {
-    /// An append acknowledged by one node and handed to the copy.
+    /// The latency of an append that one node has acknowledged and that was handed to the copier.
     pub latency_us: LatencyUs,
-    /// The median over the disk's.
+    /// The median latency, divided by that of the disk.
     pub of_disk: f64,
-    /// The age of the oldest acknowledged block that was not on disk, at each acknowledgement. The node's end would
-    /// have lost it.
+    /// The age of the oldest acknowledged block that was on no disk, measured at each acknowledgement. If the node
+    /// had ended, this block would have been lost.
     pub lost_with_the_node_us: LatencyUs,
-    /// The most bytes that it would have lost.
+    /// The most bytes that the end of the node would have lost.
     pub lost_with_the_node_bytes_max: u64,
 }
 
-/// The easy way in its turns.
+/// The results of the easy way so far.
 pub(super) struct Easy {
     latencies: Histogram<u64>,
     behind_us: Histogram<u64>,
@@ -53,8 +54,8 @@ impl Easy {
         }
     }
 
-    /// Appends `block` some times by `append`, which returns when the node has it. The disk follows. At the end, all
-    /// blocks are on disk.
+    /// Appends `block` several times by `append`, which returns when the node has the block. The copies to disk
+    /// follow. Returns when all blocks are on disk.
     pub fn turn(
         &mut self,
         (count, measured): (u32, bool),

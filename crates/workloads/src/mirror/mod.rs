@@ -1,4 +1,5 @@
-//! The mirrored log: the time until a block is in the memories of nodes, beside a durable write of the same block.
+//! The mirrored log. Compares the time until a block is in the memories of nodes with that of a durable write of the
+//! same block.
 //!
 //! | module | one idea |
 //! |---|---|

@@ -1,8 +1,8 @@
-//! Blocks sent to nodes and acknowledged by them, without a database. This is the least time of a commit that waits for
-//! memories, beside the durable write that it does not wait for.
+//! Sends blocks to nodes that acknowledge them, without a database. This is the least time of a commit that waits for
+//! memories. It is compared with the durable write for which such a commit does not wait.
 //!
-//! One client appends one block at a time. The ways take turns, a few blocks each, and each round begins with another
-//! way, so that a disturbance affects all of them.
+//! One client appends one block at a time. The ways are measured in turns of some blocks, and each round begins with
+//! another way, so that a disturbance affects all of them.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -21,9 +21,9 @@ use super::easy::{Easy, EasyRow};
 use super::written::Written;
 use crate::latency::{LatencyUs, histogram, micros, record};
 
-/// The number of blocks of one way before the next one's turn.
+/// The number of blocks in one turn of a way.
 const TURN: u32 = 100;
-/// Turns of each way that are not measured.
+/// The number of turns of each way that are not measured.
 const WARM_UP: u32 = 2;
 /// The longest wait for a node.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -31,50 +31,50 @@ const STREAM: StreamId = StreamId(0);
 
 /// The nodes, the disk and the settings of the measurement.
 pub struct ShipBench {
-    /// One node or two, as the network knows them.
+    /// The addresses of one node or two.
     pub nodes: Vec<String>,
     /// The network.
     pub net: TcpNet,
-    /// The identity of the client. Nothing else may use its database.
+    /// The identity of the client. No other process may use its database.
     pub caller: Caller,
     /// A directory on the disk that is written.
     pub data: PathBuf,
-    /// Bytes of a block, one row each.
+    /// The sizes of blocks, bytes. Each gives a row of the report.
     pub block_bytes: Vec<usize>,
     /// The time for which each row is measured.
     pub duration: Duration,
-    /// True if the client looks for replies without sleeping.
+    /// True if the client polls for replies without sleeping.
     pub spin: bool,
 }
 
-/// A node, by its greeting.
+/// A node as it described itself when the client connected.
 #[derive(Debug, Serialize)]
 pub struct ShipNode {
     /// Its address.
     pub address: String,
     /// Its incarnation.
     pub inc: String,
-    /// Its machine.
+    /// The machine on which it runs.
     pub machine: String,
 }
 
 /// The latencies of one size of block.
 #[derive(Debug, Serialize)]
 pub struct ShipRow {
-    /// Bytes of a block.
+    /// The size of a block, bytes.
     pub block_bytes: usize,
-    /// A durable write.
+    /// The latency of a durable write.
     pub disk_us: LatencyUs,
-    /// An append acknowledged by the first node.
+    /// The latency of an append that the first node acknowledges.
     pub one_us: LatencyUs,
-    /// An append acknowledged by two.
+    /// The latency of an append that two nodes acknowledge.
     pub two_us: Option<LatencyUs>,
-    /// The median of the first over the disk's.
+    /// The median of `one_us`, divided by that of `disk_us`.
     pub one_of_disk: f64,
-    /// The median of the second over the disk's.
+    /// The median of `two_us`, divided by that of `disk_us`.
     pub two_of_disk: Option<f64>,
-    /// An append acknowledged by the first node alone, whose copy to disk follows. This is the paper's easy way, which
-    /// loses the append with the node.
+    /// The results of an append that only the first node acknowledges and that is copied to disk afterwards. This is
+    /// the paper's easy way, which loses the append if the node ends.
     pub one_copied_later_not_durable: EasyRow,
 }
 
@@ -83,13 +83,13 @@ pub struct ShipRow {
 pub struct ShipReport {
     /// The nodes.
     pub nodes: Vec<ShipNode>,
-    /// True if the client looked for replies without sleeping.
+    /// True if the client polled for replies without sleeping.
     pub spin: bool,
     /// The way in which the disk's writes became durable.
     pub disk: String,
-    /// Each size of block.
+    /// The rows, one for each size of block.
     pub rows: Vec<ShipRow>,
-    /// The cost of a log buffer on the way into a mapped ring, at each size of block.
+    /// The cost of a log buffer for a mapped ring, at each size of block.
     pub log_buffer: Vec<BufferRow>,
     /// The reason why `log_buffer` is empty.
     pub no_log_buffer: Option<String>,
@@ -135,7 +135,7 @@ impl ShipBench {
         let mut buf = AlignedBuf::zeroed(bytes);
         fastrand::Rng::with_seed(1).fill(&mut buf);
         let mut block = Some(buf);
-        // The disk, one node or two, and the easy way.
+        // The ways are: the disk, one node, two nodes if there are two, and the easy way.
         let ways = 2 + nodes.len();
         let mut latencies: Vec<Histogram<u64>> = (1..ways).map(|_| histogram()).collect();
         let mut easy = Easy::new();
@@ -180,8 +180,8 @@ impl ShipBench {
         })
     }
 
-    /// Measures the cost of a log buffer, in the memory of the first node that shares it. If no node does, returns the
-    /// reason.
+    /// Measures the cost of a log buffer, with the first node that shares its memory. If no node does, it returns the
+    /// reason instead.
     fn log_buffer(
         &self,
         nodes: &[Appending],
@@ -203,7 +203,7 @@ impl ShipBench {
     }
 }
 
-/// Appends a block to all `nodes`, and waits until all have it.
+/// Appends a block on all `nodes`, and waits until all have acknowledged it.
 fn append(nodes: &mut [Appending], block: &[u8]) -> Result<()> {
     for node in &mut *nodes {
         node.send(block)?;
@@ -211,13 +211,13 @@ fn append(nodes: &mut [Appending], block: &[u8]) -> Result<()> {
     nodes.iter_mut().try_for_each(Appending::await_held)
 }
 
-/// A ring that receives the blocks.
+/// A ring of a node, to which the blocks are appended.
 struct Appending {
     address: String,
     client: Client,
     generation: Generation,
     end: Pos,
-    /// The position below which the node may forget blocks.
+    /// The position below which the node may drop blocks.
     low: Pos,
 }
 
@@ -351,7 +351,7 @@ mod tests {
             assert!(easy.latency_us.max > 0 && easy.lost_with_the_node_us.max > 0);
             let most = easy.lost_with_the_node_bytes_max;
             let block = to_u64(row.block_bytes);
-            // The blocks in the channel and in the copier, and the block that was just acknowledged.
+            // The unsaved blocks are those in the channel and in the copier, and the one that was just acknowledged.
             assert!(most >= block && most <= block * 130, "{most} of {block}");
         }
     }

@@ -1,4 +1,4 @@
-//! The disk beside the nodes: durable writes of blocks. Each write is awaited, or follows a memory that has
+//! Durable writes of blocks to the disk. A client waits for each write, or the writes follow a memory that has
 //! acknowledged the blocks.
 
 use std::sync::Arc;
@@ -10,10 +10,11 @@ use perdura_base::num::to_u64;
 use perdura_device::durable::PARTS_MAX;
 use perdura_device::{Access, AlignedBuf, Disk, DurableQueue, DurableWrite, File, FileDisk, Part};
 
-/// The written file, and its size. Each write has its own place, until the file begins again.
+/// The path and the size of the file. Each write has a new place in the file, until the end is reached and the file
+/// is written from its start again.
 const PATH: &str = "bench-mirror.tmp";
 const FILE_BYTES: u64 = 64 << 20;
-/// The most bytes of blocks that one write takes together.
+/// The most bytes of blocks that are written together.
 const TOGETHER_BYTES_MAX: usize = 1 << 20;
 
 /// A file on the disk that is written.
@@ -27,7 +28,7 @@ impl Written {
     pub fn new(disk: &FileDisk) -> Result<Written> {
         match disk.remove(PATH) {
             Err(error) if !error.is_not_found() => return Err(error.into()),
-            // A file that an earlier run left.
+            // An earlier run may have left the file.
             _ => {}
         }
         let file = disk.create(PATH, Access::Direct)?;
@@ -86,8 +87,8 @@ impl Written {
         Ok(blocks)
     }
 
-    /// Writes blocks as they come, those that wait together, until no more can come. Adds the number of written blocks
-    /// to `durable`, and returns their buffers through `spare`.
+    /// Writes blocks as they arrive, until no more can arrive. Blocks that wait are written together. Adds the number
+    /// of written blocks to `durable`, and returns their buffers through `spare`.
     pub fn follow(
         &mut self,
         blocks: &Receiver<AlignedBuf>,
@@ -100,7 +101,7 @@ impl Written {
             together.extend(blocks.try_iter().take(most - 1));
             let written = self.write_all(together)?;
             durable.fetch_add(to_u64(written.len()), Ordering::SeqCst);
-            // The appender may have enough buffers.
+            // If the appender has ended, the buffers are not needed any more.
             written.into_iter().for_each(|buf| _ = spare.send(buf));
         }
         Ok(())

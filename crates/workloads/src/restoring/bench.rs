@@ -1,4 +1,4 @@
-//! Rounds of copies and restores of one archive, and their medians.
+//! Measures rounds of copies and restores of one archive, and computes medians.
 
 use anyhow::{Result, ensure};
 use serde::Serialize;
@@ -10,23 +10,23 @@ use crate::process;
 /// The results of the rounds.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct RestoringReport {
-    /// Bytes of the backup.
+    /// The size of the backup, bytes.
     pub backup_bytes: u64,
-    /// Bytes of the runs.
+    /// The size of the runs, bytes.
     pub log_bytes: u64,
     /// `log_bytes`, divided by `backup_bytes`.
     pub log_of_backup: f64,
-    /// Runs.
+    /// The number of runs.
     pub runs: usize,
-    /// Threads.
+    /// The number of threads.
     pub threads: usize,
-    /// 10^6 bytes a second that the source's disk reads. 0: no limit.
+    /// The rate at which the source's disk reads, 10^6 bytes a second. 0: no limit.
     pub source_mbps: u64,
-    /// 10^6 bytes a second that the target's disk writes. 0: no limit.
+    /// The rate at which the target's disk writes, 10^6 bytes a second. 0: no limit.
     pub target_mbps: u64,
-    /// Pages of the new database.
+    /// The number of pages of the new database.
     pub pages: u64,
-    /// Records that were applied.
+    /// The number of records that were applied.
     pub records_applied: u64,
     /// The time of each copy of the backup, seconds.
     pub copy_seconds: Vec<f64>,
@@ -34,15 +34,16 @@ pub struct RestoringReport {
     pub restore_seconds: Vec<f64>,
     /// The time of each reading of the runs alone, seconds.
     pub log_read_seconds: Vec<f64>,
-    /// The median restore over the median copy.
+    /// The median time of a restore, divided by that of a copy.
     pub restore_of_copy: f64,
-    /// The median restore over the larger of the median copy and the median reading.
+    /// The median time of a restore, divided by the larger of the median times of copying and of
+    /// reading the runs.
     pub restore_of_larger: f64,
-    /// Pages that a restore makes, 10^6 bytes a second, by the median.
+    /// The size of the pages that a restore makes, 10^6 bytes a second of its median time.
     pub image_mb_per_s: f64,
-    /// CPU time of a restore, mean, seconds.
+    /// The mean CPU time of a restore, seconds.
     pub restore_cpu_seconds: Option<f64>,
-    /// The part of it outside the kernel, seconds.
+    /// The part of this CPU time outside the kernel, seconds.
     pub restore_own_seconds: Option<f64>,
 }
 

@@ -1,9 +1,10 @@
-//! Restoring an archive, beside copying its backup: the same bytes on the same modelled disks.
+//! Compares restoring an archive with copying its backup: the same bytes on the same modelled disks.
 //!
 //! The archive and the new database are in directories, best in memory (`/dev/shm`). In front of each is a modelled
-//! disk: the *source*, which has backup and runs, and the *target*. The copier reads the backup's file and writes it,
-//! and syncs at the end. It has as many threads as the restore, and its reads and writes are as long. It makes the same
-//! database that a restore makes without the log. Rounds measure them in turn.
+//! disk: the *source*, which has the backup and the runs, and the *target*. The copier reads the backup's file,
+//! writes the bytes to the target, and syncs at the end. It has as many threads as the restore, and its reads and
+//! writes have the same length. The copy is the same database as a restore without the log would make. Each round
+//! measures copy and restore in turn.
 //!
 //! | module | one idea |
 //! |---|---|
@@ -29,38 +30,39 @@ use perdura_restore::{
 
 use crate::drive::ModelledDisk;
 
-/// Bytes that the copier reads and writes at once: as many as a restore.
+/// The size of the copier's reads and writes, bytes. A restore's are as long.
 const PIECE_BYTES: usize = 1 << 20;
-/// The files that the threads of a reader read, with their lengths.
+/// Files that several threads read, with their lengths.
 type Files = Vec<(Arc<dyn perdura_device::File>, u64)>;
 
-/// An archive, and the disks of its restore.
+/// An archive, and the disks and settings of its restore.
 #[derive(Debug, Clone)]
 pub struct Restoring {
     /// The archive's directory.
     pub from: PathBuf,
-    /// The database.
+    /// The uuid of the archived database.
     pub uuid: Uuid,
-    /// The moment to restore. `None`: the last one that the archive has.
+    /// The epoch to restore. `None`: the last one that the archive has.
     pub at: Option<Epoch>,
-    /// The directory of the results. It is made, and removed with all its contents.
+    /// The directory in which the new databases are made. It is made, and each database is removed after its
+    /// measurement.
     pub work: PathBuf,
-    /// The disk of backup and runs.
+    /// The disk of the backup and the runs.
     pub source: ModelledDisk,
     /// The disk of the new database.
     pub target: ModelledDisk,
-    /// Threads that restore, copy and read.
+    /// The number of threads that restore, copy and read.
     pub threads: usize,
 }
 
 /// The parts of an archive that a restore reads.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Inputs {
-    /// Bytes of the backup.
+    /// The size of the backup, bytes.
     pub backup_bytes: u64,
-    /// Bytes of the runs.
+    /// The size of the runs, bytes.
     pub log_bytes: u64,
-    /// Runs.
+    /// The number of runs.
     pub runs: usize,
 }
 
@@ -81,7 +83,8 @@ impl Restoring {
         Ok(inputs)
     }
 
-    /// Restores. Returns the time from the opening of the archive to the last sync, seconds.
+    /// Restores the archive. Returns the time from the opening of the archive to the last sync, seconds, and the
+    /// restore's report.
     ///
     /// # Errors
     /// Errors of the restore.
@@ -93,7 +96,7 @@ impl Restoring {
         })
     }
 
-    /// Restores in the order of the log, through a pool of `buffer_pages` pages.
+    /// Restores by replaying the log in its order, through a pool of `buffer_pages` pages.
     ///
     /// # Errors
     /// Errors of the restore.
@@ -104,7 +107,7 @@ impl Restoring {
         })
     }
 
-    /// Copies the backup's file. Returns the time with the last sync, seconds.
+    /// Copies the backup's file. Returns the time until the end of the last sync, seconds.
     ///
     /// # Errors
     /// Errors of the disks.
@@ -127,7 +130,7 @@ impl Restoring {
         })
     }
 
-    /// Reads the files of the runs that a restore reads. Returns the time, seconds.
+    /// Reads the files of the runs that a restore would read. Returns the time, seconds.
     ///
     /// # Errors
     /// Errors of the disk.
@@ -157,8 +160,7 @@ impl Restoring {
         Ok((store, plan))
     }
 
-    /// Returns the runs that the plan reads: those behind the begin of its backup, up to its target or the backup's
-    /// end.
+    /// Returns the runs of the archive that the plan reads.
     fn runs(&self, store: &Store, plan: &RestorePlan) -> Result<Vec<Arc<Run>>> {
         let open = |id| Ok(store.open_run(id)?);
         let all: Vec<Arc<Run>> = store.manifest().runs().map(open).collect::<Result<_>>()?;
@@ -169,7 +171,7 @@ impl Restoring {
             .collect())
     }
 
-    /// Reads all pieces of some files, each thread the next one, and hands them to `each` with their offsets.
+    /// Reads files piece by piece. Each thread takes the next piece and passes it to `each` with its offset.
     fn each_piece(
         &self,
         files: &Files,
@@ -206,7 +208,7 @@ impl Restoring {
         })
     }
 
-    /// Runs `f` with a new database's disks, which are removed afterwards.
+    /// Runs `f` with the disks of a new database, and removes them afterwards.
     fn with_new<R>(&self, f: impl FnOnce(&RestoreMeans<'_>, Instant) -> Result<R>) -> Result<R> {
         let streams = self.plan(ModelledDisk::default())?.1.streams();
         self.in_work(|work| {
@@ -226,7 +228,7 @@ impl Restoring {
         })
     }
 
-    /// Runs `f` with a new directory, which is removed afterwards.
+    /// Runs `f` with a new directory, and removes the directory afterwards.
     fn in_work<R>(&self, f: impl FnOnce(&Path) -> Result<R>) -> Result<R> {
         let work = self.work.join("perdura-bench-restore");
         std::fs::create_dir_all(&self.work)

@@ -1,4 +1,4 @@
-//! A run on given disks, from nothing to a report.
+//! A whole run on given disks. It begins without a store and ends with a report.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -19,27 +19,27 @@ use crate::process;
 pub struct SmsBench {
     /// The workload.
     pub sms: SmsOptions,
-    /// Log streams.
+    /// The number of log streams.
     pub streams: u8,
     /// The data directory, which must not contain a database. `None`: the database is in memory.
     pub data: Option<PathBuf>,
-    /// The directory of each log stream, or one for all. Empty: the data directory.
+    /// The directory of each log stream, or one directory for all. Empty: the data directory.
     pub log_dirs: Vec<PathBuf>,
-    /// The directories that the images' pages are spread over. Empty: the data directory.
+    /// The directories among which the images' pages are divided. Empty: the data directory.
     pub image_dirs: Vec<PathBuf>,
-    /// The speed of log and image disks.
+    /// The speed of the log disks and the image disks.
     pub disk: ModelledDisk,
-    /// The end of the run.
+    /// The condition that ends the run.
     pub limit: RunLimit,
-    /// True for an end like that of a power cut, right after the last transaction, with open transactions. The run is
-    /// then stepped, and is the same for the same seed. Needs [`RunLimit::Txns`].
+    /// True if the run is to end as by a power cut, right after the last transaction and with open transactions. It
+    /// then runs step by step, and is the same for the same seed. Needs [`RunLimit::Txns`].
     pub crash: bool,
 }
 
-/// Runs it. Nothing is closed at the end, with a crash or without.
+/// Makes the run. The store is dropped without being closed, even without `crash`.
 ///
 /// # Errors
-/// A data directory that is in use; a crash after a time instead of a count; errors of the store.
+/// A data directory that is in use; `crash` with a time as the limit; errors of the store.
 pub fn bench(bench: &SmsBench) -> Result<SmsReport> {
     let sms = &bench.sms;
     let disks = Site::open(bench)?;
@@ -104,7 +104,7 @@ pub fn bench(bench: &SmsBench) -> Result<SmsReport> {
         digest: steal.digest(),
         crashed: bench.crash,
     };
-    // Nothing is closed. Dropping a store writes nothing, as in a power cut.
+    // The store is not closed. Dropping it writes nothing, as in a power cut.
     Ok(report)
 }
 

@@ -1,8 +1,9 @@
-//! The seeded interleaving, which decides the next transaction and its action.
+//! The interleaving of transactions. The seed decides which transaction acts next, and what it does.
 //!
-//! A turn takes one of the open transactions at random and lets it do one thing: insert or remove one message, or end.
-//! A removed message leaves the driver's list at once and returns if the transaction aborts. An inserted one enters the
-//! list with its commit. So two open transactions never want the same slot, and the history has no waits.
+//! In each turn, one of the open transactions is chosen at random and does one thing: it inserts or removes a
+//! message, or it ends. A removed message is taken off the driver's list at once, and put back if the transaction
+//! aborts. An inserted message is put on the list when the transaction commits. So two open transactions never use
+//! the same slot, and the history has no waits.
 
 use anyhow::{Result, ensure};
 use fastrand::Rng;
@@ -11,7 +12,7 @@ use perdura_steal::{Committed, Place, Steal, Txn};
 
 use super::{SmsOptions, message};
 
-/// Messages a transaction inserts or removes.
+/// The number of messages that a transaction inserts or removes.
 const MESSAGES_PER_TXN: usize = 2;
 
 /// An open transaction.
@@ -26,13 +27,13 @@ struct Open {
 /// The counts up to now.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Transactions committed.
+    /// The number of transactions that committed.
     pub committed: u64,
-    /// Transactions rolled back.
+    /// The number of transactions that were rolled back.
     pub aborted: u64,
-    /// Messages inserted and removed, by those and by transactions still open.
+    /// The number of messages inserted and removed, by ended and by open transactions.
     pub changes: u64,
-    /// Pages added because all slots were taken.
+    /// The number of pages that were added because all slots were taken.
     pub grown: u64,
 }
 
@@ -48,7 +49,7 @@ impl Counts {
 pub enum Stepped {
     /// A transaction began, or changed something.
     Went,
-    /// A transaction committed. It counts once its epoch is durable.
+    /// A transaction committed. It is durable when its epoch is.
     Committed(Committed),
     /// A transaction was rolled back.
     Aborted,
@@ -58,9 +59,9 @@ pub enum Stepped {
 pub struct Driver<'a> {
     steal: &'a Steal,
     options: &'a SmsOptions,
-    /// The choice of the next transaction and of its action.
+    /// The random numbers that choose the next transaction and its action.
     turns: Rng,
-    /// The contents of messages.
+    /// The random numbers that make the contents of messages.
     content: Rng,
     /// Messages that no open transaction uses.
     live: Vec<Place>,
@@ -71,7 +72,7 @@ pub struct Driver<'a> {
 }
 
 impl<'a> Driver<'a> {
-    /// Fills an empty store and takes its first checkpoint, from which a restart will start.
+    /// Fills an empty store and takes its first checkpoint, from which a restart begins.
     ///
     /// # Errors
     /// Errors of the store.
@@ -128,7 +129,8 @@ impl<'a> Driver<'a> {
             self.open[turn] = Some(open);
             return Ok(Stepped::Went);
         }
-        // Inserted and committed, or removed and rolled back: the message exists.
+        // The messages exist now if they were inserted and the transaction committed, or if they were removed and it
+        // rolled back.
         if open.inserts != open.aborts {
             self.live.extend(open.places.into_iter().flatten());
         }
@@ -142,7 +144,7 @@ impl<'a> Driver<'a> {
     }
 
     fn begin(&mut self) -> Open {
-        // Too few for every open transaction to remove some. The random number is drawn all the same.
+        // With so few messages, not every open transaction could remove some. The random number is drawn in any case.
         let few = self.live.len() < MESSAGES_PER_TXN * self.open.len();
         Open {
             inserts: self.turns.bool() || few,
@@ -166,7 +168,7 @@ impl<'a> Driver<'a> {
             }
             let partitions = u64::from(self.options.partitions);
             let partition = u16::try_from(self.counts.grown % partitions)?;
-            // It becomes durable with the row that is inserted there.
+            // The new page becomes durable together with the row that is inserted there.
             let _grown = self.steal.grow(PartitionId(partition))?;
             self.counts.grown += 1;
         }

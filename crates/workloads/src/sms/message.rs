@@ -2,12 +2,12 @@
 
 use fastrand::Rng;
 
-/// Bytes of an id.
+/// The size of an id, bytes.
 const ID_BYTES: usize = 4;
-/// Bytes of an address.
+/// The size of an address, bytes.
 const ADDRESS_BYTES: usize = 12;
 
-/// Fills `row`, which is a slot long, with message `id`.
+/// Writes the message with the id `id` into `row`, which is as long as a slot.
 pub fn write(row: &mut [u8], id: u32, content: &mut Rng) {
     let (head, text) = row.split_at_mut(ID_BYTES + ADDRESS_BYTES);
     head[..ID_BYTES].copy_from_slice(&id.to_le_bytes());
@@ -17,7 +17,7 @@ pub fn write(row: &mut [u8], id: u32, content: &mut Rng) {
     content.fill(text);
 }
 
-/// Returns the first `rows` messages of a seed, for the initial load.
+/// Returns the first `rows` messages for a seed, for the initial load.
 pub fn all(rows: u64, slot_bytes: usize, seed: u64) -> impl Iterator<Item = Vec<u8>> {
     let mut content = Rng::with_seed(seed);
     (0..rows).map(move |number| {
@@ -27,7 +27,7 @@ pub fn all(rows: u64, slot_bytes: usize, seed: u64) -> impl Iterator<Item = Vec<
     })
 }
 
-/// Returns the id of the message with this number. It wraps after 2^32.
+/// Returns the id of the message with this number. Ids start from 0 again after 2^32 messages.
 #[must_use]
 pub fn id_of(number: u64) -> u32 {
     u32::try_from(number & u64::from(u32::MAX)).unwrap_or(0)

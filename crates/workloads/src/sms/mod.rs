@@ -1,9 +1,9 @@
-//! The SMS workload: a table of messages. Half of the transactions insert two, half remove two.
+//! The SMS workload: a table of messages. Half of the transactions insert two messages each, and half remove two.
 //!
-//! A message is an id of 4 bytes, an address of 12 and a text that fills its slot: 240 bytes in the paper's slot of
-//! 256. Several transactions are open at once. The seed alone decides the next transaction, its action and whether it
-//! aborts in the end, not the scheme and not time. So the same seed makes the same history under every scheme. A "crash
-//! after n transactions" leaves the same state behind, whatever the log looks like.
+//! A message is an id of 4 bytes, an address of 12 and a text that fills the rest of its slot: 240 bytes in the
+//! paper's slot of 256. Several transactions are open at the same time. The next transaction, its action and whether
+//! it finally aborts depend only on the seed, not on the scheme or on time. So the same seed makes the same history
+//! under every scheme. A crash after n transactions leaves the same state, whatever the form of the log.
 //!
 //! | module | one idea |
 //! |---|---|
@@ -17,7 +17,7 @@
 //! *Differential Logging* (000), section 5.1.
 //!
 //! # Deviations
-//! The paper does not define the number of open transactions, nor the contents of a message. Here the number is an
+//! The paper defines neither the number of open transactions nor the contents of a message. Here the number is an
 //! option (8), and the contents are bytes that do not compress.
 
 pub mod bench;
@@ -34,11 +34,11 @@ pub use driver::{Counts, Driver, Stepped};
 pub use report::SmsReport;
 pub use run::{Pace, RunLimit, Speed, run_for, run_steps};
 
-/// The smallest slot a message fits in: id, address and some text.
+/// The size of the smallest slot that a message fits in, with its id, its address and some text.
 pub const SLOT_BYTES_MIN: usize = 64;
-/// The largest slot measured.
+/// The size of the largest slot that is measured.
 pub const SLOT_BYTES_MAX: usize = 2048;
-/// The size of a queue at which a stream refuses changes, bytes. The driver waits long before that.
+/// The size of its queue at which a log stream refuses changes, bytes. The driver waits long before that.
 const QUEUE_BYTES_MAX: u64 = 64 << 20;
 
 /// The settings of a run.
@@ -46,25 +46,25 @@ const QUEUE_BYTES_MAX: u64 = 64 << 20;
 pub struct SmsOptions {
     /// The logging scheme.
     pub scheme: Scheme,
-    /// Whole slots, or differing bytes only.
+    /// The contents of log records: whole slots, or only the bytes that differ.
     pub records: Records,
     /// The rule by which transactions choose their stream.
     pub route: Route,
-    /// Rows at the begin.
+    /// The number of rows at the begin.
     pub rows: u64,
-    /// Bytes of a slot, which is a row.
+    /// The size of a slot, bytes. Each row fills a slot.
     pub slot_bytes: usize,
-    /// Partitions of the store.
+    /// The number of partitions of the store.
     pub partitions: u16,
-    /// Size of a log segment, bytes.
+    /// The size of a log segment, bytes.
     pub segment_bytes: u64,
     /// The share of transactions that abort, 0 to 1.
     pub abort_ratio: f64,
-    /// Transactions open at once.
+    /// The number of transactions that are open at the same time.
     pub open: usize,
-    /// The seed of everything.
+    /// The seed of all random values.
     pub seed: u64,
-    /// The shares of the run at which checkpoints begin, 0 to 1.
+    /// The parts of the run after which checkpoints begin, 0 to 1.
     pub checkpoints: Vec<f64>,
     /// The number of transactions that end between two steps of a checkpoint.
     pub txns_per_visit: u64,

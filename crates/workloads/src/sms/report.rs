@@ -11,50 +11,52 @@ pub struct SmsReport {
     pub workload: &'static str,
     /// The logging scheme.
     pub scheme: &'static str,
-    /// Whole slots or differing bytes.
+    /// The contents of log records: whole slots, or only the bytes that differ.
     pub records: &'static str,
-    /// Log streams.
+    /// The number of log streams.
     pub streams: u8,
-    /// Partitions.
+    /// The number of partitions.
     pub partitions: u16,
-    /// Rows at the begin.
+    /// The number of rows at the begin.
     pub rows: u64,
-    /// Bytes of a slot.
+    /// The size of a slot, bytes.
     pub slot_bytes: usize,
-    /// The share of transactions that were to abort.
+    /// The share of transactions that were chosen to abort.
     pub abort_ratio: f64,
-    /// Transactions open at once.
+    /// The number of transactions that are open at the same time.
     pub open: usize,
     /// The seed.
     pub seed: u64,
-    /// Transactions measured, those that aborted included.
+    /// The number of measured transactions, aborted ones included.
     pub txns: u64,
-    /// Time measured, seconds.
+    /// The length of the measured time, seconds.
     pub seconds: f64,
-    /// Transactions a second.
+    /// The number of transactions a second.
     pub tps: f64,
-    /// Transactions that were rolled back.
+    /// The number of transactions that were rolled back.
     pub aborts: u64,
-    /// From commit to durable.
+    /// The time from a transaction's commit until it is durable.
     pub latency_us: LatencyUs,
-    /// Bytes of records with their frame heads: no block padding, no initial load.
+    /// The size of the records with the heads of their frames, without the padding of blocks and
+    /// the initial load, bytes.
     pub log_bytes: u64,
-    /// Of these, compensation.
+    /// The part of `log_bytes` that is compensation records, bytes.
     pub compensation_bytes: u64,
-    /// Bytes written to the logs' devices.
+    /// The number of bytes written to the logs' devices.
     pub log_device_bytes: u64,
-    /// Bytes of records for one transaction.
+    /// The size of the records of one transaction on average, bytes.
     pub log_bytes_per_txn: f64,
-    /// Syncs of the log.
+    /// The number of syncs of the log.
     pub syncs: u64,
-    /// Checkpoints completed after the one of the initial load.
+    /// The number of checkpoints completed after that of the initial load.
     pub checkpoints: u64,
     /// The share of transactions that ended while a checkpoint ran.
     pub in_window: f64,
-    /// The most memory the process has had resident, bytes.
+    /// The most memory that the process has had resident, bytes.
     pub peak_rss_bytes: Option<u64>,
-    /// The logical digest of the contents of memory at the end, those of open transactions included.
+    /// The logical digest of the memory's contents at the end, including changes of open
+    /// transactions.
     pub digest: String,
-    /// True if the run ended like a power cut.
+    /// True if the run ended as by a power cut.
     pub crashed: bool,
 }

@@ -1,8 +1,8 @@
-//! Runs of the workload: step by step to a number of transactions, or at full speed with threads that flush.
+//! Runs the workload step by step up to a number of transactions, or at full speed with threads that flush.
 //!
-//! A stepped run is deterministic to the byte. One thread appends, flushes and takes the checkpoints' steps, each at a
-//! transaction count. A run at full speed has one flusher for each stream. Its driver is the client, and continues
-//! while its transactions wait for their epochs, as far as the queue allows.
+//! A run in steps gives the same bytes each time. A single thread appends, flushes and takes the steps of
+//! checkpoints, each at a fixed number of transactions. A run at full speed has one flusher for each stream. Its
+//! driver continues while its transactions wait for their epochs, as long as the queues are not full.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -20,26 +20,26 @@ use super::{Counts, SmsOptions};
 use crate::latency::{LatencyUs, histogram, micros, record};
 use crate::num::{f64_of, ratio};
 
-/// The numbers of ended transactions after which a stepped run writes its sealed blocks, and after which it ends an
-/// epoch. Epochs are as long as slow disks make them.
+/// In a run in steps, the sealed blocks are written after each `TXNS_PER_WRITE` ended transactions, and an epoch ends
+/// after each `TXNS_PER_EPOCH`. Epochs are as long as with slow disks.
 const TXNS_PER_WRITE: u64 = 1_024;
 const TXNS_PER_EPOCH: u64 = 65_536;
-/// The number of transactions of its last epoch. It is small, so that little of the log is without a later block that
-/// vouches for it. A restart reads such a part twice.
+/// The number of transactions of the last epoch of a run in steps. It is small, so that only a small part of the log
+/// has no later block that vouches for it. A restart reads that part twice.
 const TXNS_OF_LAST_EPOCH: u64 = 64;
-/// Turns between two looks at the durable epoch.
+/// The number of turns between two readings of the durable epoch.
 const TURNS_PER_LOOK: u32 = 64;
-/// Bytes that may wait for each stream's flusher before the driver waits.
+/// If more bytes than this wait for each stream's flusher, the driver waits.
 pub const QUEUE_BYTES: u64 = 3 << 20;
-/// The sleep of a driver that must wait.
+/// The time for which a waiting driver sleeps.
 const NAP: Duration = Duration::from_micros(300);
 
-/// The end of a run at full speed.
+/// The condition that ends a run at full speed.
 #[derive(Debug, Clone, Copy)]
 pub enum RunLimit {
     /// A number of transactions. The run ends when all of them are durable.
     Txns(u64),
-    /// A time, whose first part only fills the queues.
+    /// The run ends after a time. In its first part, the queues are filled.
     Time {
         /// The part that is not measured.
         warm_up: Duration,
@@ -48,21 +48,21 @@ pub enum RunLimit {
     },
 }
 
-/// Checkpoints of a stepped run.
+/// The checkpoints of a run in steps.
 #[derive(Debug)]
 pub struct Pace {
-    /// The counts of ended transactions at which checkpoints begin, descending.
+    /// The numbers of ended transactions at which checkpoints begin, descending.
     due: Vec<u64>,
     running: bool,
     txns_per_visit: u64,
-    /// Transactions that ended while a checkpoint ran.
+    /// The number of transactions that ended while a checkpoint ran.
     pub in_window: u64,
-    /// Checkpoints completed.
+    /// The number of completed checkpoints.
     pub completed: u64,
 }
 
 impl Pace {
-    /// Returns the pace of a run of `txns` transactions.
+    /// Returns the checkpoints of a run of `txns` transactions.
     #[must_use]
     pub fn new(options: &SmsOptions, txns: u64) -> Pace {
         let mut due: Vec<u64> = options
@@ -80,7 +80,7 @@ impl Pace {
         }
     }
 
-    /// Notes the end of the `ended`th transaction.
+    /// Notes that `ended` transactions have ended, and begins or continues a checkpoint if it is due.
     fn ended(&mut self, steal: &Steal, ended: u64) -> Result<()> {
         if self.running {
             self.in_window += 1;
@@ -97,7 +97,7 @@ impl Pace {
 
     fn step(&mut self, steal: &Steal) -> Result<()> {
         match steal.checkpoint_step()? {
-            // With flushers it would become durable by itself. Without them, no other component makes it durable.
+            // The checkpoint waits for the log. A run in steps has no flushers, so the log is flushed here.
             CheckpointProgress::Waiting => steal.flush_all()?,
             CheckpointProgress::Done => {
                 self.running = false;
@@ -114,8 +114,8 @@ fn share_of(txns: u64, share: f64) -> u64 {
     (f64_of(txns) * share.clamp(0.0, 1.0)) as u64
 }
 
-/// Steps until `txns` transactions have ended, then makes everything durable. Open transactions stay open. After a
-/// crash they are losers.
+/// Takes steps until `txns` transactions have ended, and then makes everything durable. Open transactions stay open.
+/// After a crash they are losers.
 ///
 /// # Errors
 /// Errors of the store.
@@ -138,7 +138,7 @@ pub fn run_steps(driver: &mut Driver<'_>, steal: &Steal, pace: &mut Pace, txns: 
     Ok(())
 }
 
-/// Writes the blocks that are full, without ending the epoch.
+/// Writes the sealed blocks without ending the epoch.
 fn write_sealed(steal: &Steal) -> Result<()> {
     for stream in (0..steal.wal().streams()).map(StreamId) {
         while steal.flush_step(stream)? != FlushProgress::Idle {}
@@ -149,30 +149,32 @@ fn write_sealed(steal: &Steal) -> Result<()> {
 /// The results of a run at full speed.
 #[derive(Debug, Clone)]
 pub struct Speed {
-    /// Transactions that became durable in the measured time, and a proportional number of those that were rolled back.
+    /// The number of transactions that became durable in the measured time, plus a proportional number of rolled-back
+    /// ones.
     pub txns: u64,
     /// The measured time, seconds.
     pub seconds: f64,
-    /// From commit to durable.
+    /// The time from a transaction's commit until it is durable.
     pub latency_us: LatencyUs,
-    /// All transactions, those of the warm-up included.
+    /// The numbers of all transactions, including those of the warm-up.
     pub counts: Counts,
 }
 
 impl Speed {
-    /// Returns the transactions a second.
+    /// Returns the number of transactions a second.
     #[must_use]
     pub fn tps(&self) -> f64 {
         ratio(f64_of(self.txns), self.seconds)
     }
 }
 
-/// Commits that wait for their epoch.
+/// The commits that wait for their epochs, and the latencies so far.
 struct Waiting {
     queue: VecDeque<(Epoch, Instant)>,
     latencies: Histogram<u64>,
     durable: u64,
-    /// Every instant at which more became durable, with the number of durable transactions.
+    /// For each time at which more transactions were seen to be durable: that time, and the number of durable
+    /// transactions.
     advances: Vec<(Instant, u64)>,
 }
 
@@ -192,8 +194,9 @@ impl Waiting {
         }
     }
 
-    /// Returns transactions and seconds between the first and the last advance since `begin`. Epochs become durable
-    /// many transactions at a time, so any other interval would count one epoch too many or too few.
+    /// Returns the number of transactions that became durable between the first and the last advance since `begin`,
+    /// and the seconds between the two. Each epoch makes many transactions durable at once. So any other interval
+    /// would count one epoch too many or too few.
     fn between(&self, begin: Instant) -> (u64, f64) {
         let mut of = self.advances.iter().filter(|(at, _)| *at >= begin);
         let (Some(first), Some(last)) = (of.next(), of.next_back()) else {
@@ -202,7 +205,7 @@ impl Waiting {
         (last.1 - first.1, (last.0 - first.0).as_secs_f64())
     }
 
-    /// Looks at the durable epoch, and waits while the log's queue is long.
+    /// Reads the durable epoch, and waits while the log's queue is too long.
     fn keep_up(&mut self, steal: &Steal) -> Result<()> {
         self.look(steal, Instant::now());
         while steal.wal().stats().queued_bytes > QUEUE_BYTES * u64::from(steal.wal().streams()) {
@@ -224,7 +227,7 @@ impl Waiting {
     }
 }
 
-/// Drives at full speed with a flusher for each stream. Checkpoints keep the driver's pace.
+/// Drives at full speed with a flusher for each stream. Checkpoints proceed with the number of ended transactions.
 ///
 /// # Errors
 /// Errors of the store.
@@ -278,7 +281,7 @@ pub fn run_for(
     let (txns, seconds) = match measured_from {
         Some(begin) => {
             let (committed, seconds) = waiting.between(begin);
-            // A rolled-back transaction has no moment at which it becomes durable.
+            // A rolled-back transaction never becomes durable, so those are counted in proportion to the commits.
             let ended = committed * counts.ended() / counts.committed.max(1);
             (ended, seconds)
         }

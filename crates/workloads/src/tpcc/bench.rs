@@ -1,4 +1,4 @@
-//! A run of TPC-C: populated if it is empty, driven, checked.
+//! A run of TPC-C: populates the database if it is empty, and drives and checks it.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
@@ -17,12 +17,12 @@ use super::schema::{
 use crate::drive::archived::watched;
 use crate::drive::{Beside, DriveOptions, Load, Log, RunReport, Site, Submitted, drive};
 
-/// Rows that one transaction of the population inserts.
+/// The number of rows that a transaction of the population inserts.
 const ROWS_PER_TXN: usize = 500;
 /// The date of the population, and the first date of a run with `own_dates`: 2020-01-01, seconds.
 const FIRST_DATE: u32 = 1_577_836_800;
-/// The period of the transactions whose bytes are measured. It is prime, so that it does not coincide with a period of
-/// the engine.
+/// Of this number of transactions, the log bytes of one are measured. The number is prime, so that it does not
+/// coincide with a period of the engine.
 const SIZED_EVERY: u64 = 61;
 
 /// The settings of a run, and its database.
@@ -36,16 +36,16 @@ pub struct TpccBench {
     pub mix: Mix,
     /// The seed of all random values.
     pub seed: u64,
-    /// The driver's settings. `None`: it is not driven.
+    /// The driver's settings. `None`: the database is only populated.
     pub drive: Option<DriveOptions>,
-    /// True if dates follow from the number of a transaction instead of the clock, so that the same seed makes the same
-    /// database.
+    /// True if dates are computed from the number of a transaction instead of the clock, so that the same seed makes
+    /// the same database.
     pub own_dates: bool,
-    /// True if the report has the digest at the end.
+    /// True if the report is to have the database's digest at the end.
     pub digest: bool,
 }
 
-/// A run that has ended. The database is still open.
+/// A run that has ended, and whose database is still open.
 pub struct TpccRun {
     /// The results.
     pub report: RunReport,
@@ -112,7 +112,8 @@ impl TpccBench {
         Ok(())
     }
 
-    /// Drives it again with the settings of `beside`, and enters the results beside the run before.
+    /// Drives the database again with the settings of `beside`, and enters the results in the report of the run
+    /// before.
     ///
     /// # Errors
     /// Those of [`Beside::run`].
@@ -139,7 +140,7 @@ impl TpccBench {
         Ok(db)
     }
 
-    /// Returns the terminals of one of `workers` workers.
+    /// Returns the terminals that the worker `worker` of `workers` serves.
     pub(crate) fn terminals<'a>(&self, db: &'a Db, workers: usize, worker: usize) -> Terminals<'a> {
         Terminals {
             db,
@@ -189,7 +190,7 @@ impl TpccBench {
                 })
         })
         .context("populating")?;
-        // The measurement begins with a short log.
+        // The checkpoint shortens the log before the measurement.
         db.checkpoint()?;
         Ok(true)
     }
@@ -242,7 +243,7 @@ pub fn declare(builder: Builder) -> Builder {
         .procedure(stock_level)
 }
 
-/// Checks the twelve conditions at one instant. Transactions may continue.
+/// Checks the twelve conditions in a snapshot. Transactions may continue meanwhile.
 ///
 /// # Errors
 /// Errors of the engine.
@@ -302,9 +303,9 @@ impl<'a> Batch<'a> {
 pub(crate) struct Terminals<'a> {
     db: &'a Db,
     inputs: Inputs,
-    /// The date of the next transaction, seconds. `None`: each has its own time.
+    /// The date of the next transaction, seconds. `None`: each transaction uses its own time.
     date: Option<u32>,
-    /// True if no other thread logs, so that a transaction's log can be measured.
+    /// True if no other thread logs, so that the log bytes of a transaction can be measured.
     sizes: bool,
     steps: u64,
 }
@@ -322,7 +323,7 @@ impl Load for Terminals<'_> {
             .map(|before| Log::counters(self.db).log_bytes - before);
         Ok(Submitted {
             kind,
-            // A rolled-back transaction leaves nothing to wait for.
+            // A rolled-back transaction has nothing that could become durable.
             epoch: done.unwrap_or(Epoch(0)),
             aborted: done.is_none(),
             log_bytes,
@@ -331,7 +332,7 @@ impl Load for Terminals<'_> {
 }
 
 impl Terminals<'_> {
-    /// Runs a transaction. `None`: it was rolled back.
+    /// Runs a transaction and returns its epoch. `None`: it was rolled back.
     fn submit(&mut self, input: Input) -> Result<Option<Epoch>> {
         let at = self.date.unwrap_or(0);
         self.date = self.date.map(|date| date + 1);
@@ -361,7 +362,7 @@ impl Terminals<'_> {
     }
 }
 
-/// Converts a customer into arguments: a number, or 0 and a name.
+/// Converts a customer to arguments: a number and no name, or 0 and a name.
 fn named(customer: Named) -> (u32, String) {
     match customer {
         Named::Id(c) => (c, String::new()),

@@ -1,15 +1,15 @@
 //! The twelve consistency conditions.
 //!
-//! The rows of the database are read once, in any order, into sums by warehouse, district, customer and order. Then the
-//! conditions compare these.
+//! All rows of the database are read once, in any order. They are added up to sums by warehouse, district, customer
+//! and order. Then the conditions are checked on these sums.
 //!
 //! # Source
 //! TPC-C 5.11, clauses 3.3.2.1 to 3.3.2.12.
 //!
 //! # Deviations
-//! Condition 11 says that 2,100 orders of a district are delivered, which is true for the initial population only. Each
-//! delivery is counted at its customer. So here the number is 2,100, or the number of orders delivered in the beginning
-//! at a smaller scale, plus these counts.
+//! Condition 11 requires that 2,100 orders of a district are delivered, which is true only for the initial
+//! population. Here the required number is the orders delivered in the beginning (2,100, or fewer at a smaller scale)
+//! plus the later deliveries, which are counted at the customers.
 
 use std::collections::BTreeMap;
 
@@ -40,13 +40,13 @@ const CONDITIONS: [&str; 12] = [
 /// The result of a condition.
 #[derive(Debug, Clone, Serialize, PartialEq, Eq)]
 pub struct Condition {
-    /// Its number in the specification, from 1.
+    /// The number of the condition in the specification, from 1.
     pub number: usize,
-    /// Its statement.
+    /// The statement of the condition.
     pub says: &'static str,
-    /// Rows that violate it.
+    /// The number of rows that violate the condition.
     pub violations: u64,
-    /// The first of them.
+    /// A description of the first of these.
     pub first: Option<String>,
 }
 
@@ -86,7 +86,7 @@ struct CustomerSums {
     delivered: i64,
 }
 
-/// The sums over the rows taken so far.
+/// The sums over the rows so far.
 #[derive(Debug, Default)]
 pub struct Tally {
     /// Year-to-date sums of warehouses.
@@ -97,7 +97,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Takes a row of any table.
+    /// Adds a row of any table to the sums.
     pub fn take(&mut self, row: &Row) {
         match row {
             Row::Item(_) | Row::Stock(_) => {}
@@ -154,7 +154,7 @@ impl Tally {
         }
     }
 
-    /// Compares the sums, when all rows have been taken.
+    /// Checks the conditions. All rows must have been added.
     #[must_use]
     pub fn conditions(mut self) -> Vec<Condition> {
         for ((w, d, _), order) in &self.orders {
@@ -281,7 +281,7 @@ impl Tally {
     }
 }
 
-/// The conditions so far.
+/// The results of the conditions so far.
 struct Found(Vec<Condition>);
 
 impl Default for Found {
@@ -367,7 +367,8 @@ mod tests {
         assert_eq!(violated(&rows()), [0usize; 0]);
     }
 
-    /// Changes the first row that `change` changes, and returns the conditions that are violated then.
+    /// Changes the first row for which `change` returns true, and returns the numbers of the conditions that are
+    /// violated then.
     fn after(change: impl Fn(&mut Row) -> bool) -> Vec<usize> {
         let mut rows = rows();
         assert!(rows.iter_mut().any(change), "one row is changed");

@@ -1,34 +1,35 @@
 //! The inputs of the five transactions, in the specification's mix.
 //!
-//! The mix is dealt from a deck of a hundred cards, so that each hundred transactions of a worker have it
-//! exactly. A worker serves the terminals of some warehouses and draws the warehouse of each transaction.
+//! The kinds of transactions are dealt from a deck of a hundred cards. So each hundred transactions of a worker have
+//! exactly the specified mix. A worker serves the terminals of some warehouses and draws the warehouse of each
+//! transaction.
 //!
 //! # Source
 //! TPC-C 5.11, clauses 2.4.1, 2.5.1, 2.6.1, 2.7.1, 2.8.1 (inputs) and 5.2.4.2 (the deck).
 //!
 //! # Deviations
-//! Keying and think times are left out, and the district of Stock-Level is drawn, not fixed for a terminal. A paper
-//! that measures a database leaves both out (001, section V-A). The share of remote order lines is an option.
+//! Keying and think times are left out, as in papers that measure a database (001, section V-A). The district of
+//! Stock-Level is drawn, not fixed for a terminal. The share of remote order lines is an option.
 
 use super::random::{Constants, LAST_NAMES, Random, last_name};
 use fastrand::Rng;
 use perdura_base::checksum::mix64;
 
-/// Districts of a warehouse.
+/// The number of districts of a warehouse.
 pub const DISTRICTS: u8 = 10;
 /// The most order lines of an order.
 pub const LINES_MAX: u8 = 15;
 /// The fewest order lines of an order.
 pub const LINES_MIN: u8 = 5;
 
-/// The size of the database. Sizes that the specification fixes may be smaller for tests.
+/// The size of the database. Tests may use smaller sizes than the specification requires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Scale {
-    /// Warehouses, numbered from 1.
+    /// The number of warehouses. They are numbered from 1.
     pub warehouses: u16,
-    /// Items; the specification says 100,000.
+    /// The number of items, 100,000 in the specification.
     pub items: u32,
-    /// Customers of a district, and orders in the beginning; the specification says 3,000.
+    /// The number of customers of a district, and of its orders in the beginning: 3,000 in the specification.
     pub customers: u32,
 }
 
@@ -43,13 +44,13 @@ impl Scale {
         }
     }
 
-    /// Returns the number of last names of the customers of a district.
+    /// Returns the number of different last names of a district's customers.
     #[must_use]
     pub fn last_names(&self) -> u32 {
         self.customers.min(LAST_NAMES)
     }
 
-    /// Returns the first order of a district that is not delivered in the beginning.
+    /// Returns the number of the first order of a district that is not delivered in the beginning.
     #[must_use]
     pub fn first_new_order(&self) -> u32 {
         self.customers - self.customers * 3 / 10 + 1
@@ -81,12 +82,12 @@ pub enum Kind {
     OrderStatus,
     /// A delivery of the oldest new order of each district.
     Delivery,
-    /// A count of the items in the last orders whose stock is low.
+    /// A count of the items in the last orders of a district whose stock is low.
     StockLevel,
 }
 
 impl Kind {
-    /// All of them, in the order of [`index`](Self::index).
+    /// All kinds, in the order of [`index`](Self::index).
     pub const ALL: [Kind; 5] = [
         Kind::NewOrder,
         Kind::Payment,
@@ -94,7 +95,7 @@ impl Kind {
         Kind::Delivery,
         Kind::StockLevel,
     ];
-    /// Their names in that order.
+    /// The names of the kinds, in the same order.
     pub const NAMES: [&str; 5] = [
         "new_order",
         "payment",
@@ -103,7 +104,7 @@ impl Kind {
         "stock_level",
     ];
 
-    /// Returns its place in tables.
+    /// Returns the index of the kind in tables.
     #[must_use]
     pub fn index(self) -> usize {
         match self {
@@ -152,7 +153,7 @@ impl Mix {
     }
 }
 
-/// The identification of a customer by a terminal.
+/// The way in which a terminal identifies a customer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Customer {
     /// By number.
@@ -221,7 +222,7 @@ pub enum Input {
 }
 
 impl Input {
-    /// Returns its kind.
+    /// Returns the kind of the transaction.
     #[must_use]
     pub fn kind(&self) -> Kind {
         match self {
@@ -277,7 +278,7 @@ impl Inputs {
         }
     }
 
-    /// Returns the next transaction.
+    /// Returns the inputs of the next transaction.
     pub fn next_input(&mut self) -> Input {
         if self.dealt == self.deck.len() {
             self.random.shuffle(&mut self.deck);
@@ -314,7 +315,7 @@ impl Inputs {
         let mut lines = Vec::with_capacity(usize::from(count));
         for number in 1..=count {
             let item = if rolls_back && number == count {
-                // The first number behind the items is not used.
+                // No item has this number, the first one behind the items.
                 self.scale.items + 1
             } else {
                 self.random.item(self.scale.items)
@@ -342,7 +343,7 @@ impl Inputs {
         }
     }
 
-    /// Draws a customer, six of ten by last name.
+    /// Draws a customer: by last name in six of ten cases, and otherwise by number.
     fn customer(&mut self) -> Customer {
         if self.random.percent(60.0) {
             Customer::Last(last_name(self.random.last_name(self.scale.last_names())))
@@ -362,7 +363,7 @@ impl Inputs {
         }
     }
 
-    /// Draws another warehouse, if there is one.
+    /// Draws a warehouse other than `w`, or returns `w` if there is no other.
     fn other(&mut self, w: u16) -> u16 {
         if self.scale.warehouses == 1 {
             return w;

@@ -1,14 +1,14 @@
 //! The initial population.
 //!
-//! The contents of a warehouse follow from the seed and its number alone, so warehouses can be loaded in any order and
-//! by several threads. The rows are generated one after the other.
+//! The contents of a warehouse depend only on the seed and the warehouse's number. So warehouses can be loaded in any
+//! order and by several threads. The rows are generated one after the other.
 //!
 //! # Source
 //! TPC-C 5.11, clause 4.3.3.1.
 //!
 //! # Deviations
-//! Items and customers of a district may be fewer, in tests. Orders are always as many as customers. All dates of the
-//! population are one argument, so that the same seed makes the same database.
+//! Tests may use fewer items and fewer customers of a district. There are always as many orders as customers. All
+//! dates of the population are one argument, so that the same seed makes the same database.
 
 use perdura_base::checksum::mix64;
 
@@ -18,9 +18,10 @@ use super::schema::{
     Customer, District, History, Item, NewOrder, Order, OrderLine, Stock, Warehouse,
 };
 
-/// The carrier numbers.
+/// The number of carriers.
 const CARRIERS: u32 = 10;
-/// The number of first customers of a district that have the last names in their order.
+/// The first customers of a district, as many as this number, get the last names in order. The others get random
+/// ones.
 const NAMED_IN_ORDER: u32 = 1000;
 
 /// A row of the population.
@@ -49,7 +50,7 @@ pub enum Row {
 /// The settings of the population.
 #[derive(Debug, Clone, Copy)]
 pub struct Population {
-    /// Its size.
+    /// The size of the database.
     pub scale: Scale,
     /// The seed of all random values.
     pub seed: u64,

@@ -1,17 +1,18 @@
 //! The five transactions.
 //!
-//! All random values come with the arguments, so a call has the same effect whenever it is run on the same data. Dates
-//! are an argument, too. 0 means the transaction's own time. So a run of a number of transactions makes the same
-//! database, whatever the form of its log and however long it takes.
+//! All random values are arguments, so a call always has the same effect on the same data. Dates are arguments, too,
+//! and 0 means the transaction's own time. So a run of a number of transactions makes the same database, whatever the
+//! form of its log and however long it takes.
 //!
-//! Wide rows are viewed and edited by column.
+//! Wide rows are read and changed by column, without being decoded.
 //!
 //! # Source
 //! TPC-C 5.11, clauses 2.4.2, 2.5.2, 2.6.2, 2.7.4, 2.8.2.
 //!
 //! # Deviations
-//! A procedure returns the figures that a terminal shows, without the addresses. A Delivery is one transaction for all
-//! districts, which the specification allows. The supplier alone decides the remote flag of an order line.
+//! A procedure returns the figures that a terminal shows, without the addresses. A Delivery is one transaction for
+//! all districts, which the specification allows. The remote flag of an order line depends only on the supplying
+//! warehouse.
 
 use perdura_table::{AHEAD_KEYS, Abort, Column, Cx, procedure};
 use smallvec::SmallVec;
@@ -21,7 +22,7 @@ use super::schema::{
     Customer, District, History, Item, NewOrder, Order, OrderLine, Stock, Warehouse,
 };
 
-/// The orders of a district that Stock-Level looks at.
+/// The number of last orders of a district that Stock-Level reads.
 const RECENT_ORDERS: u32 = 20;
 /// The longest data of a payment, bytes.
 const HISTORY_DATA_BYTES_MAX: usize = 24;
@@ -48,7 +49,7 @@ pub struct Ordered {
 pub struct OrderedLine {
     /// The item's name.
     pub name: String,
-    /// The remaining stock of it.
+    /// The remaining stock of the item.
     pub stock: i16,
     /// True if the item's and the stock's data mark it as original.
     pub is_original: bool,
@@ -80,12 +81,13 @@ pub struct Status {
     pub balance: i64,
     /// The customer's last order, its date and its carrier.
     pub order: Option<(u32, u64, Option<u8>)>,
-    /// Its lines: item, supplier, quantity, amount, delivery date.
+    /// The order's lines: item, supplier, quantity, amount, delivery date.
     pub lines: Vec<(u32, u16, u8, i64, Option<u64>)>,
 }
 
 procedure! {
-    /// Enters an order (clause 2.4.2). A missing item, which one in a hundred orders names last, aborts it.
+    /// Enters an order (clause 2.4.2). A missing item aborts it. In one of a hundred orders, the last line names a
+    /// missing item.
     pub fn new_order(cx, w: u16, d: u8, c: u32, lines: Vec<Line>, at: u32) -> Ordered,
     on [Warehouse(w), Stock(each lines.iter().map(|line| line.1))] {
         let date = date_of(at, cx.now());
@@ -120,7 +122,7 @@ procedure! {
             all_local: lines.iter().all(|(_, supplier, _)| *supplier == w),
         })?;
         cx.insert(&NewOrder { w, d, o })?;
-        // Their places in the index, which has no entries for them yet.
+        // The positions of the new lines in the index are read ahead. The index has no entries for them yet.
         cx.look_ahead::<OrderLine>((1..).take(lines.len()).map(|number| (w, d, o, number)));
         let mut sum = 0;
         for (number, (item, supplier, quantity)) in (1..).zip(lines) {
@@ -169,7 +171,8 @@ procedure! {
 }
 
 procedure! {
-    /// Takes a payment (clause 2.5.2). The customer is number `c`, or, if that is 0, named `last`.
+    /// Takes a payment (clause 2.5.2). The customer has the number `c`. If `c` is 0, the customer has the last name
+    /// `last`.
     pub fn payment(
         cx,
         w: u16,
@@ -258,8 +261,8 @@ procedure! {
 }
 
 procedure! {
-    /// Delivers the oldest new order of each district, and returns their numbers (clause 2.7.4). A district
-    /// without one is skipped.
+    /// Delivers the oldest new order of each district (clause 2.7.4). Returns the districts and the numbers of their
+    /// orders. A district without a new order is skipped.
     pub fn delivery(cx, w: u16, carrier: u8, at: u32) -> Vec<(u8, u32)>,
     on [Warehouse(w)] {
         let date = date_of(at, cx.now());
@@ -320,7 +323,8 @@ procedure! {
     }
 }
 
-/// Returns the customer in the middle of those with a last name, by first name (clause 2.5.2.2).
+/// Returns the number of the customer in the middle of all customers with a last name, ordered by first name (clause
+/// 2.5.2.2).
 fn middle_of_name(cx: &Cx<'_, '_>, w: u16, d: u8, last: &str) -> Result<u32, Abort> {
     let mut found = SmallVec::<[u32; 16]>::new();
     for row in cx.by(Customer::by_last, (w, d, last)).views() {
@@ -352,7 +356,7 @@ fn is_original(data: &str) -> bool {
     data.contains("ORIGINAL")
 }
 
-/// Returns the date of an argument, milliseconds. 0 is the transaction's own time.
+/// Returns the date that an argument stands for, milliseconds. For 0, it is the transaction's own time.
 fn date_of(at: u32, now_ms: u64) -> u64 {
     if at == 0 {
         now_ms
@@ -361,7 +365,7 @@ fn date_of(at: u32, now_ms: u64) -> u64 {
     }
 }
 
-/// Returns the rest of a stock when `taken` are taken (clause 2.4.2.2).
+/// Returns the stock that is left when `taken` items are taken (clause 2.4.2.2).
 fn stock_left(quantity: i16, taken: u8) -> i16 {
     let taken = i16::from(taken);
     if quantity >= taken + 10 {
@@ -371,7 +375,7 @@ fn stock_left(quantity: i16, taken: u8) -> i16 {
     }
 }
 
-/// Returns the sum of an order with discount and taxes, ten-thousandths, in cents, rounded down.
+/// Returns the sum of an order after discount and taxes, cents, rounded down. Discount and taxes are ten-thousandths.
 fn total(sum: i64, discount: i32, taxes: i32) -> i64 {
     sum * i64::from(10_000 - discount) * i64::from(10_000 + taxes) / 100_000_000
 }

@@ -1,19 +1,19 @@
-//! The random values of TPC-C: non-uniform numbers, last names, strings. All follow from a seed.
+//! The random values of TPC-C: non-uniform numbers, last names, strings. All of them depend on a seed.
 //!
 //! # Source
 //! TPC-C 5.11, clauses 2.1.6 (NURand), 4.3.2.2 to 4.3.2.7 (strings, zip codes, last names).
 
 use fastrand::Rng;
 
-/// C of the last names of the initial population. Clause 2.1.6.1 ties C of a run to it. It is a constant, so that a run
-/// need not know the seed of the population.
+/// The constant C for the last names of the initial population. Clause 2.1.6.1 limits the difference between this C
+/// and that of a run. It is fixed here, so that a run need not know the seed of the population.
 const LOAD_C_LAST: u32 = 123;
-/// The allowed difference of C of the last names between a run and the population (clause 2.1.6.1).
+/// The allowed differences between C for the last names of a run and that of the population (clause 2.1.6.1).
 const C_LAST_DELTAS: std::ops::RangeInclusive<u32> = 65..=119;
-/// The differences in that range that are not allowed.
+/// The differences within that range that are not allowed.
 const C_LAST_DELTAS_EXCLUDED: [u32; 2] = [96, 112];
 
-/// The number of last names, if customers are enough for all of them.
+/// The number of last names, if there are enough customers to use all of them.
 pub const LAST_NAMES: u32 = 1000;
 /// The longest last name, bytes.
 pub const LAST_NAME_BYTES_MAX: usize = 16;
@@ -32,7 +32,7 @@ pub struct Constants {
 }
 
 impl Constants {
-    /// The constants of the initial population, which needs only that of last names.
+    /// The constants of the initial population, which only needs the one for last names.
     pub const LOAD: Constants = Constants {
         last_name: LOAD_C_LAST,
         customer: 0,
@@ -61,7 +61,7 @@ impl Constants {
     }
 }
 
-/// Draws a non-uniform random number of `low..=high` (clause 2.1.6).
+/// Draws a non-uniform random number in `low..=high` (clause 2.1.6).
 fn nurand(rng: &mut Rng, a: u32, c: u32, low: u32, high: u32) -> u32 {
     debug_assert!(low <= high, "a range holds something");
     ((rng.u32(0..=a) | rng.u32(low..=high)) + c) % (high - low + 1) + low
@@ -93,7 +93,7 @@ impl Random {
         }
     }
 
-    /// Draws a number of `low..=high`, uniformly.
+    /// Draws a uniform number in `low..=high`.
     pub fn uniform(&mut self, low: u32, high: u32) -> u32 {
         self.rng.u32(low..=high)
     }
@@ -108,20 +108,20 @@ impl Random {
         self.rng.i64(low..=high)
     }
 
-    /// Draws the number of a last name below `names`.
+    /// Draws the number of a last name. The numbers are below `names`.
     pub fn last_name(&mut self, names: u32) -> u32 {
         assert!(names > 0, "there is a name");
         let c = self.constants.last_name;
         nurand(&mut self.rng, 255, c, 0, names - 1)
     }
 
-    /// Draws a customer of a district with `customers` customers.
+    /// Draws the number of one of `customers` customers.
     pub fn customer(&mut self, customers: u32) -> u32 {
         let c = self.constants.customer;
         nurand(&mut self.rng, 1023, c, 1, customers)
     }
 
-    /// Draws one of `items` items.
+    /// Draws the number of one of `items` items.
     pub fn item(&mut self, items: u32) -> u32 {
         let c = self.constants.item;
         nurand(&mut self.rng, 8191, c, 1, items)
@@ -146,7 +146,7 @@ impl Random {
         for four in out.chunks_mut(4) {
             let mut bits = self.rng.u64(..);
             for byte in four {
-                // The high bits of 16 random ones times 62: below 62.
+                // 16 random bits, multiplied by 62 and divided by 2^16, are a number below 62.
                 let at = usize::try_from(((bits & 0xffff) * 62) >> 16).expect("below 62");
                 *byte = ALPHANUMERIC[at];
                 bits >>= 16;
@@ -187,7 +187,7 @@ impl Random {
     }
 }
 
-/// Returns the last name of a number below 1000: a syllable for each digit.
+/// Returns the last name with a number below 1000: one syllable for each digit.
 #[must_use]
 pub fn last_name(number: u32) -> String {
     assert!(number < LAST_NAMES, "a last name has three syllables");

@@ -1,7 +1,7 @@
 //! The nine tables of TPC-C.
 //!
-//! The warehouse is the first key column of every table but two, so it decides the partition. Items are replicated:
-//! every partition has all of them. The history has no key.
+//! The warehouse is the first key column of every table except the items and the history, so the warehouse decides
+//! the partition. Items are replicated: every partition has all of them. The history has no key.
 //!
 //! Money is in cents, rates are in ten-thousandths, times are milliseconds since 1970. Strings of a fixed
 //! length are arrays, so that the columns behind them keep their offsets.

@@ -1,4 +1,4 @@
-//! A run of updates. The rows are inserted if the database is empty, then they are updated.
+//! A run of updates. If the database is empty, the rows are inserted first. Then they are updated.
 
 use std::time::Instant;
 
@@ -14,25 +14,25 @@ use crate::kv::{fill_value, key_of, nth_key, random_bytes};
 
 /// The only kind of transaction.
 const KINDS: [&str; 1] = ["update"];
-/// The number of rows that are inserted between two looks at the log.
+/// The number of inserted rows after which the log is asked to make them durable.
 const NUDGE_EVERY: u64 = 1024;
 
 /// The settings of a run, and its database.
 #[derive(Debug, Clone)]
 pub struct UpdateBench {
-    /// The database. Its log has the changed bytes.
+    /// The database. Its log records the changed bytes.
     pub site: Site,
-    /// Its rows.
+    /// The rows of the database.
     pub rows: Rows,
     /// The seed of all values and draws.
     pub seed: u64,
     /// The driver's settings.
     pub drive: DriveOptions,
-    /// True if the report has the digest at the end.
+    /// True if the report is to have the database's digest at the end.
     pub digest: bool,
 }
 
-/// A run that has ended. The database is still open.
+/// A run that has ended, and whose database is still open.
 pub struct UpdateRun {
     /// The results.
     pub report: RunReport,
@@ -41,10 +41,10 @@ pub struct UpdateRun {
 }
 
 impl UpdateBench {
-    /// Opens the database, inserts the rows if it is empty, and updates them.
+    /// Opens the database, inserts the rows if the database is empty, and updates them.
     ///
     /// # Errors
-    /// Rows that are invalid or differ from those of the database; errors of the engine.
+    /// Invalid rows, or rows that differ from those of the database; errors of the engine.
     pub fn run(&self) -> Result<UpdateRun> {
         self.rows.check().map_err(Error::Usage)?;
         let db = self.site.open(|builder| builder)?;
@@ -113,7 +113,7 @@ impl UpdateBench {
         }
         last.map_or(Ok(()), |ticket: Ticket| db.wait(ticket))
             .context("populating")?;
-        // The measurement begins with a short log.
+        // The checkpoint shortens the log before the measurement.
         db.checkpoint()?;
         Ok(true)
     }
@@ -155,7 +155,7 @@ impl UpdateBench {
     }
 }
 
-/// Returns the law by which rows are drawn. `None`: uniformly.
+/// Returns Zipf's law, by which rows are drawn. `None`: rows are drawn uniformly.
 pub(super) fn zipf_of(rows: &Rows) -> Option<Zipf> {
     rows.zipf.map(|theta| Zipf::new(rows.count, theta))
 }

@@ -1,7 +1,7 @@
-//! The load of updates over a tree: transactions over keys change some bytes of several rows each.
+//! The load of updates on a tree. Each transaction changes some bytes of several rows, which it finds by key.
 //!
-//! Workers run transactions, and flushers make them durable. One more thread writes pages while too many are dirty, and
-//! takes checkpoints.
+//! Workers run transactions, and flushers make them durable. Another thread writes pages while too many are dirty,
+//! and takes checkpoints.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -29,27 +29,27 @@ use crate::num::{f64_of, ratio};
 const TABLE: TableId = TableId(1);
 /// The only kind of transaction.
 const KINDS: [&str; 1] = ["update"];
-/// The sleep of a thread that has nothing to do, or whose pages wait for the log.
+/// The time for which a thread sleeps that has nothing to do, or whose pages wait for the log.
 const NAP: Duration = Duration::from_micros(100);
-/// The time between two writes of the anchor, which vouches for the durable log.
+/// The time between two writes of the anchor, which records how far the log is durable.
 const VOUCH_EVERY: Duration = Duration::from_secs(1);
 
 /// The settings of a run, and its database.
 #[derive(Debug, Clone)]
 pub struct KeyedBench {
-    /// The database: scheme, pages, pool.
+    /// The options of the database: scheme, pages, pool.
     pub options: KeyedOptions,
-    /// Its directory. `None`: the database is in memory.
+    /// The directory of the database. `None`: the database is in memory.
     pub data: Option<PathBuf>,
-    /// The directory of each log stream, or one for all. Empty: the data directory.
+    /// The directory of each log stream, or one directory for all. Empty: the data directory.
     pub log_dirs: Vec<PathBuf>,
-    /// Log streams.
+    /// The number of log streams.
     pub streams: u8,
     /// The speed of the log's disks, if the database is in memory.
     pub disk: ModelledDisk,
-    /// Its rows.
+    /// The rows of the database.
     pub rows: Rows,
-    /// Rows that a transaction changes.
+    /// The number of rows that a transaction changes.
     pub updates_per_txn: usize,
     /// The number of transactions after which a checkpoint begins. `None`: no checkpoint is taken.
     pub checkpoint_every: Option<u64>,
@@ -57,36 +57,36 @@ pub struct KeyedBench {
     pub seed: u64,
     /// The driver's settings.
     pub drive: DriveOptions,
-    /// True if the report has the digest at the end.
+    /// True if the report is to have the database's digest at the end.
     pub digest: bool,
 }
 
-/// The part of a run's log that the tree wrote for its own restart, and the cost of its pages.
+/// The records that the tree logged for its restart, and the reads and writes of its pages.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct TreeRun {
-    /// Pages in memory.
+    /// The number of pages in memory.
     pub pool_pages: usize,
-    /// Bytes of a page.
+    /// The size of a page, bytes.
     pub page_bytes: usize,
-    /// Rows that a transaction changes.
+    /// The number of rows that a transaction changes.
     pub updates_per_txn: usize,
-    /// Bytes of Δ records, which name the pages that became dirty and were written.
+    /// The size of the Δ records, which name the pages that became dirty and the pages that were written, bytes.
     pub delta_bytes: u64,
-    /// Bytes of BW records, which name the pages that were written.
+    /// The size of the BW records, which name the pages that were written, bytes.
     pub writes_bytes: u64,
-    /// Bytes of changes of structure.
+    /// The size of the records of structure changes, bytes.
     pub structure_bytes: u64,
-    /// The share of the first two in all bytes of records.
+    /// The share of Δ and BW records in the bytes of all records.
     pub notes_share: f64,
-    /// Pages read.
+    /// The number of pages that were read.
     pub pages_read: u64,
-    /// Pages written.
+    /// The number of pages that were written.
     pub pages_written: u64,
-    /// Checkpoints that have ended.
+    /// The number of checkpoints that have ended.
     pub checkpoints: u64,
 }
 
-/// A run that has ended. The database is still open.
+/// A run that has ended, and whose database is still open.
 pub struct KeyedRun {
     /// The results.
     pub report: RunReport,
@@ -105,10 +105,10 @@ impl KeyedRun {
 }
 
 impl KeyedBench {
-    /// Opens the database, makes it with its rows if it does not exist, and changes them.
+    /// Opens the database, or makes it with its rows if it does not exist. Then changes the rows.
     ///
     /// # Errors
-    /// Rows or options that are invalid or differ from those of the database; errors of the disks.
+    /// Invalid rows or options, or ones that differ from those of the database; errors of the disks.
     pub fn run(&self) -> Result<KeyedRun> {
         self.rows.check().map_err(Error::Usage)?;
         let usage = |why: &str| Err(Error::Usage(String::from(why)));
@@ -176,7 +176,7 @@ impl KeyedBench {
         Ok((keyed, true, locks))
     }
 
-    /// Returns the disks, whether they contain a database, and their locks.
+    /// Returns the disks, true if they contain a database, and the locks of their directories.
     fn disks(&self) -> Result<(Disks, bool, Locks)> {
         let Some(data) = &self.data else {
             let memory = || Arc::new(MemDisk::new()) as Arc<dyn Disk>;
@@ -205,7 +205,7 @@ impl KeyedBench {
         Ok((disks, exists, locks))
     }
 
-    /// Refuses a database with other rows.
+    /// Fails if the database has other rows.
     fn check_rows(&self, keyed: &Keyed) -> Result<()> {
         let count = self.rows.count;
         let bytes_of = |row: u64| -> Result<Option<usize>> {
@@ -284,7 +284,7 @@ impl KeyedBench {
     }
 }
 
-/// The thread that writes pages and takes checkpoints.
+/// The state of the thread that writes pages and takes checkpoints.
 struct Writer<'a> {
     keyed: &'a Keyed,
     checkpoint_every: Option<u64>,
@@ -361,7 +361,7 @@ impl Log for KeyedLog<'_> {
         Ok(self.flushers.wait(epoch)?)
     }
 
-    /// Does nothing, because the flushers close epoch after epoch anyway.
+    /// Does nothing, because the flushers end one epoch after the other anyway.
     fn nudge(&self) {}
 
     fn counters(&self) -> LogCounters {
@@ -384,7 +384,7 @@ struct Updates<'a> {
 }
 
 impl Updates<'_> {
-    /// Repeats a call that waits for the log until the flushers have written it.
+    /// Repeats a call while the log is full, until the flushers have made room.
     fn insist<T>(&self, mut call: impl FnMut() -> perdura::Result<T>) -> Result<T> {
         loop {
             match call() {
@@ -411,7 +411,7 @@ impl Load for Updates<'_> {
             let at = self.rng.usize(..=row.len() - self.changed_bytes);
             random_bytes(&mut self.rng, &mut row[at..at + self.changed_bytes]);
             let written = self.insist(|| keyed.txns().write(&mut txn, TABLE, &key, Some(&row)))?;
-            // A row that another transaction uses is skipped.
+            // If another transaction uses the row, a further row is drawn instead.
             left -= usize::from(written != Write::Taken);
         }
         let committed = keyed.txns().commit(txn);

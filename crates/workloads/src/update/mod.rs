@@ -1,8 +1,9 @@
-//! Rows whose values change: the load of the log archive's experiments.
+//! The update workload, for the experiments with the log archive: rows whose values change.
 //!
-//! The rows are page-addressed, so each update is a difference of one page in the log. A row is drawn uniformly or by
-//! Zipf's law, and a place in its value is drawn. There, `changed_bytes` bytes become random ones. The database keeps
-//! its size, and the log grows with the length of the run. So the experimenter chooses the ratio of log to image.
+//! The rows are page-addressed, so each update is logged as a difference of one page. An update draws a row,
+//! uniformly or by Zipf's law, and an offset in the row's value. From there on, `changed_bytes` bytes are replaced by
+//! random ones. The database keeps its size, and the log grows with the length of the run. So the experimenter can
+//! choose the ratio of log to image.
 //!
 //! | module | one idea |
 //! |---|---|
@@ -19,26 +20,26 @@ use perdura_page::Row;
 use self::zipf::Zipf;
 use crate::kv::{KEY_BYTES, key_of, nth_key};
 
-/// The shortest row, bytes: its head, its key and sixteen bytes of value.
+/// The size of the shortest row, bytes: its head, its key and sixteen bytes of value.
 pub const SLOT_BYTES_MIN: usize = 40;
-/// The longest row that has no chain of pages, bytes.
+/// The size of the longest row that has no chain of pages, bytes.
 pub const SLOT_BYTES_MAX: usize = 2048;
 
 /// The rows.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Rows {
-    /// Their number.
+    /// The number of rows.
     pub count: u64,
-    /// Bytes of each, its head and key included.
+    /// The size of each row with its head and key, bytes.
     pub slot_bytes: usize,
-    /// Bytes that an update changes.
+    /// The number of bytes that an update changes.
     pub changed_bytes: usize,
-    /// The exponent of Zipf's law by which rows are drawn, between 0 and 1. `None`: uniformly.
+    /// The exponent of Zipf's law by which rows are drawn, between 0 and 1. `None`: rows are drawn uniformly.
     pub zipf: Option<f64>,
 }
 
 impl Rows {
-    /// Refuses invalid rows.
+    /// Fails if these settings are invalid.
     ///
     /// # Errors
     /// The reason, in words.
@@ -65,7 +66,7 @@ impl Rows {
         Ok(())
     }
 
-    /// Returns the bytes of a value: the rest of the slot behind head and key.
+    /// Returns the size of a value: the rest of the slot behind head and key, bytes.
     #[must_use]
     pub fn value_bytes(&self) -> usize {
         let key = key_of(0);
@@ -76,7 +77,7 @@ impl Rows {
             };
             row.bytes() - KEY_BYTES - value_bytes
         };
-        // The head is a byte longer for a value whose length takes two bytes.
+        // The head is one byte longer if the value's length takes two bytes.
         let room = self.slot_bytes - KEY_BYTES;
         let value = room - head(room);
         assert!(
@@ -96,7 +97,7 @@ pub struct Draw {
 }
 
 impl Draw {
-    /// Makes the draws of a worker.
+    /// Makes the source of rows for a worker.
     #[must_use]
     pub fn new(rows: &Rows, zipf: Option<Zipf>, seed: u64) -> Draw {
         assert_eq!(
@@ -115,7 +116,7 @@ impl Draw {
     pub fn row(&mut self) -> u64 {
         match &self.zipf {
             None => self.rng.u64(..self.rows),
-            // Rows that are updated often are spread over the table.
+            // The rows that are drawn most often are spread over the table.
             Some(zipf) => nth_key(zipf.rank(self.rng.f64()), self.rows),
         }
     }

@@ -1,7 +1,8 @@
-//! Ranks by Zipf's law: rank `i`, counted from 0, comes with a probability in proportion to `(i + 1)^-theta`.
+//! Draws ranks by Zipf's law: rank `i`, counted from 0, has a probability in proportion to `(i + 1)^-theta`.
 //!
-//! A draw takes one power whatever the number of ranks. Making a [`Zipf`] takes one for each rank. The first two ranks
-//! are exact. Those behind them follow the law's integral, which is within a percent of its sum.
+//! A draw computes one power, however many ranks there are. Making a [`Zipf`] computes a power for each rank. The
+//! first two ranks are exact. Further ranks follow the integral of the law, which differs from its sum by at most a
+//! percent.
 //!
 //! # Source
 //! J. Gray, P. Sundaresan, S. Englert, K. Baclawski, P. Weinberger, "Quickly generating billion-record synthetic
@@ -13,16 +14,16 @@ use crate::num::f64_of;
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Zipf {
     count: u64,
-    /// The sum of all weights.
+    /// The sum of the weights of all ranks.
     zeta: f64,
-    /// The sum of the first two weights.
+    /// The sum of the weights of the first two ranks.
     first_two: f64,
     alpha: f64,
     eta: f64,
 }
 
 impl Zipf {
-    /// Makes the law over `count` ranks with exponent `theta`, between 0 and 1.
+    /// Makes the law for `count` ranks with the exponent `theta`, which is between 0 and 1.
     ///
     /// # Panics
     /// If `count` is 0, or the exponent is not between 0 and 1.
@@ -47,7 +48,7 @@ impl Zipf {
         }
     }
 
-    /// Returns the rank of a number drawn uniformly from 0 to 1.
+    /// Converts a number that was drawn uniformly from 0 to 1 to a rank.
     #[must_use]
     pub fn rank(&self, uniform: f64) -> u64 {
         let sum = uniform * self.zeta;

@@ -1,4 +1,4 @@
-//! A run of Voter.
+//! A run of Voter: begins the election if the database is empty, and takes calls.
 
 use std::time::Instant;
 
@@ -26,11 +26,11 @@ pub struct VoterBench {
     pub seed: u64,
     /// The driver's settings.
     pub drive: DriveOptions,
-    /// True if the report has the digest at the end.
+    /// True if the report is to have the database's digest at the end.
     pub digest: bool,
 }
 
-/// A run that has ended. The database is still open.
+/// A run that has ended, and whose database is still open.
 pub struct VoterRun {
     /// The results.
     pub report: RunReport,
@@ -39,7 +39,7 @@ pub struct VoterRun {
 }
 
 impl VoterBench {
-    /// Opens the database, begins the election if it is empty, and takes calls.
+    /// Opens the database, begins the election if the database is empty, and takes calls.
     ///
     /// # Errors
     /// An invalid election; errors of the engine.
@@ -79,14 +79,15 @@ impl VoterBench {
         Ok(())
     }
 
-    /// Takes calls again with the settings of `beside`, and enters the results beside the run before.
+    /// Takes calls again with the settings of `beside`, and enters the results in the report of the
+    /// run before.
     ///
     /// # Errors
     /// Those of [`Beside::run`].
     pub fn run_beside(&self, db: &Db, beside: Beside, report: &mut RunReport) -> Result<()> {
         let log = self.site.log_dir();
         beside.run(db, log, &self.drive, report, |options| {
-            // Other callers, because those of the first run have no votes left.
+            // The callers are others, because those of the first run have no votes left.
             self.take_calls(db, options, self.seed.wrapping_add(1))
         })
     }
@@ -134,7 +135,7 @@ pub fn declare(builder: Builder) -> Builder {
         .procedure(vote)
 }
 
-/// The phones whose calls a worker takes.
+/// The calls that one worker takes.
 struct Phones<'a> {
     db: &'a Db,
     calls: Calls,

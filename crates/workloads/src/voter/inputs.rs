@@ -1,7 +1,7 @@
 //! Phone calls, each a vote for a contestant.
 //!
-//! A number is a real area code and seven random digits. Half of the calls of an area go to its favourite,
-//! and one call in a hundred names a contestant that does not exist.
+//! A phone number is a real area code and seven random digits. Half of the calls from an area vote for the area's
+//! favourite. One call in a hundred names a contestant that does not exist.
 //!
 //! # Source
 //! *Rethinking Main Memory OLTP Recovery* (001), section V-A; the Voter application of VoltDB, from which the
@@ -12,11 +12,11 @@ use perdura_base::checksum::mix64;
 
 use super::areas::{AREA_CODES, area_codes};
 
-/// Phone numbers of an area code.
+/// The number of phone numbers of an area code.
 pub const NUMBERS_OF_AREA: u64 = 10_000_000;
-/// A contestant that does not exist.
+/// The number of a contestant that does not exist.
 pub const NO_CONTESTANT: u8 = 255;
-/// The contestants that an election may have; the paper has six.
+/// The names of the contestants that an election may have. The paper has six.
 pub const CONTESTANTS: [&str; 12] = [
     "Ada Birch",
     "Bruno Cedar",
@@ -35,9 +35,9 @@ pub const CONTESTANTS: [&str; 12] = [
 /// The settings of an election.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Election {
-    /// Contestants, numbered from 1; the paper has 6.
+    /// The number of contestants, 6 in the paper. They are numbered from 1.
     pub contestants: u8,
-    /// The number of votes of a phone number. The paper says 2.
+    /// The number of votes that a phone number has. The paper says 2.
     pub votes_per_phone: u8,
 }
 
@@ -69,9 +69,9 @@ impl Election {
 /// A phone call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Call {
-    /// Area code and seven digits.
+    /// The phone number: area code and seven digits.
     pub phone: u64,
-    /// The contestant that it votes for.
+    /// The number of the contestant that the call votes for.
     pub contestant: u8,
 }
 
@@ -95,7 +95,7 @@ impl Calls {
     pub fn new(election: Election, seed: u64, worker: usize) -> Calls {
         assert!(election.contestants > 0, "somebody stands for election");
         let worker = u64::try_from(worker).expect("a number of a thread");
-        // All workers have the same favourites.
+        // The favourites depend only on the seed, so all workers have the same.
         let mut taste = Rng::with_seed(mix64(seed));
         let areas = area_codes().map(|(code, _)| Area {
             code,
@@ -146,7 +146,7 @@ mod tests {
         }
         assert_eq!(by_area.len(), AREA_CODES);
         assert!((400..=600).contains(&invalid), "{invalid}");
-        // Half of the calls, and a sixth of the other half.
+        // Favourites get half of the calls, and a sixth of the other half.
         let favourites: u32 = by_area.values().flat_map(|votes| votes.iter().max()).sum();
         assert!((26_000..=33_000).contains(&favourites), "{favourites}");
     }

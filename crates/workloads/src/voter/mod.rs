@@ -1,4 +1,5 @@
-//! Voter: an election by phone. One short transaction, three tables that are read, one row that is inserted.
+//! Voter: an election by phone. It has one short transaction, which reads three tables, inserts a vote, and counts
+//! the vote for its phone number.
 //!
 //! | module | one idea |
 //! |---|---|

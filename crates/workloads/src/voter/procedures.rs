@@ -1,4 +1,4 @@
-//! The transaction.
+//! The transaction of Voter.
 //!
 //! # Source
 //! *Rethinking Main Memory OLTP Recovery* (001), section V-A; the Voter application of VoltDB.
@@ -8,13 +8,13 @@ use perdura_table::procedure;
 use super::inputs::NUMBERS_OF_AREA;
 use super::schema::{AreaCodeState, Contestant, Vote, VotesByPhone};
 
-/// A vote was counted.
+/// The result if the vote was counted.
 pub const COUNTED: u8 = 0;
-/// The contestant does not exist.
+/// The result if the contestant does not exist.
 pub const NO_SUCH_CONTESTANT: u8 = 1;
-/// The phone number has no vote left.
+/// The result if the phone number has no vote left.
 pub const OVER_LIMIT: u8 = 2;
-/// The state of a phone number whose area code is not known.
+/// The state of a phone number whose area code is unknown.
 const UNKNOWN_STATE: [u8; 2] = *b"XX";
 
 procedure! {

@@ -4,8 +4,8 @@
 //! *Rethinking Main Memory OLTP Recovery* (001), section V-A.
 //!
 //! # Deviations
-//! The id of a vote is its row id. The paper's procedure limits the votes of a phone number. VoltDB's application
-//! counts them in a view. Here a table has the count.
+//! The id of a vote is its row id. The paper's procedure limits the votes of each phone number. VoltDB's application
+//! counts these votes in a view, and here a table counts them.
 
 use perdura_table::table;
 

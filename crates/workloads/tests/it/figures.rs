@@ -1,11 +1,12 @@
-//! Every figure at a scale that only tests the machinery: files, columns, claims.
+//! Makes every figure at a scale that only tests the code, and checks files, columns and claims.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use perdura_workloads::figures::{FIGURES, Figure, Lab, Scale};
 
-/// The number of figures that are made at a time. Many wait, for disks or for the end of their measurement.
+/// The number of figures that are made at the same time. Many of them mostly wait, for disks or for the end of their
+/// measurement.
 const MAKERS: usize = 4;
 
 #[test]
@@ -14,7 +15,7 @@ fn every_figure_becomes_its_files_and_states_its_claims() {
     let make_some = || {
         let lab = Lab::new(Scale::TINY, 1, 2, &|_| {});
         let folder = tempfile::tempdir().unwrap();
-        // The last ones take longest.
+        // The last figures take longest.
         let others = || {
             FIGURES
                 .iter()

@@ -1,4 +1,4 @@
-//! Figures and workloads over typed tables.
+//! Tests of the figures, and of the workloads on typed tables.
 
 mod figures;
 mod typed;

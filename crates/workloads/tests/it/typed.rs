@@ -1,5 +1,5 @@
-//! Voter and TPC-C at a scale that only tests the machinery. Every scheme makes the same database, which meets the
-//! conditions, and a restart after a crash restores it.
+//! Runs Voter and TPC-C at a scale that only tests the code. Every scheme must make the same database, which must
+//! meet the consistency conditions. A restart after a crash must restore it.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ fn site(dir: &std::path::Path, scheme: LogScheme, in_memory: bool) -> Site {
     Site::new(options, in_memory, scheme)
 }
 
-/// Returns the results, or panics with the error and the scheme.
+/// Returns the result. If it is an error, panics with the error and the scheme.
 fn run<R>(scheme: LogScheme, done: anyhow::Result<R>) -> R {
     done.unwrap_or_else(|error| panic!("{scheme:?}: {error:#}"))
 }
@@ -93,7 +93,7 @@ fn tpcc_comes_back_after_a_crash_and_goes_on() {
         let dir = tempfile::tempdir().unwrap();
         let bench = tpcc(site(dir.path(), scheme, false), 1_000);
         let ended = run(scheme, bench.run());
-        // The database is not closed.
+        // The database is dropped without being closed.
         ended.db.abandon();
         let db = run(scheme, bench.open_populated());
         let digest = format!("{:016x}", db.digest().unwrap());

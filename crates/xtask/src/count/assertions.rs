@@ -1,4 +1,4 @@
-//! Assertions in code that ships.
+//! Counts the assertions in code that ships.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ const ASSERTIONS: [&str; 6] = [
     "debug_assert_ne!",
 ];
 
-/// The size and the assertions of one crate, tests left out.
+/// The size and the assertions of one crate, without tests.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Size {
     /// Lines of every kind.
@@ -27,7 +27,7 @@ pub struct Size {
 }
 
 impl Size {
-    /// Assertions in a thousand lines, rounded down.
+    /// Returns the number of assertions in a thousand lines, rounded down.
     pub fn density(self) -> usize {
         (self.assertions * 1000)
             .checked_div(self.lines)

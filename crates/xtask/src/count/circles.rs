@@ -1,4 +1,4 @@
-//! Modules that import each other.
+//! Finds modules that import each other.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,7 +6,7 @@ use super::{Found, Measure};
 use crate::product::Source;
 use crate::scan::{Kind, lines, without_strings};
 
-/// Finds the top modules of each crate that are part of a circle.
+/// Finds the top modules of each crate that import each other in a circle.
 pub fn find(sources: &[Source]) -> Vec<Found> {
     let mut crates: BTreeMap<&str, Imports> = BTreeMap::new();
     for source in sources {
@@ -26,10 +26,10 @@ pub fn find(sources: &[Source]) -> Vec<Found> {
     found
 }
 
-/// The modules that each module of a crate imports.
+/// For each module of a crate, the modules that it imports.
 type Imports = BTreeMap<String, BTreeSet<String>>;
 
-/// Returns the top modules of a crate that its source names outside its tests.
+/// Returns the top modules that a source names as `crate::module` outside of tests.
 fn imported(source: &str) -> BTreeSet<String> {
     let mut modules = BTreeSet::new();
     for (kind, line) in lines(source) {
@@ -48,7 +48,8 @@ fn imported(source: &str) -> BTreeSet<String> {
     modules
 }
 
-/// Returns the sets of modules in which each module reaches each other one.
+/// Returns the sets of modules in which every module imports every other, directly or through
+/// others.
 fn circles(imports: &Imports) -> Vec<Vec<String>> {
     let reached: BTreeMap<&String, BTreeSet<&String>> = imports
         .keys()

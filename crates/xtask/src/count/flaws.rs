@@ -1,4 +1,5 @@
-//! Seeded mistakes in code that ships. To a reader, each is a condition that is never true.
+//! Counts the seeded mistakes in code that ships. Each is a condition that is never true outside of
+//! tests.
 
 use proc_macro2::{TokenStream, TokenTree};
 use syn::visit::{self, Visit};
@@ -7,10 +8,10 @@ use syn::{ExprCall, Macro};
 use super::{Found, Measure};
 use crate::product::Source;
 
-/// The function that asks whether a mistake is seeded.
+/// The function that returns whether a mistake is seeded.
 const ASKS: &str = "armed";
 
-/// Finds the calls that ask for a mistake, those within macros included.
+/// Finds the calls of that function, those within macros included.
 pub fn find(sources: &[Source]) -> Vec<Found> {
     let mut found = Vec::new();
     for source in sources {
@@ -24,7 +25,7 @@ pub fn find(sources: &[Source]) -> Vec<Found> {
     found
 }
 
-/// Returns the places of assertions that a mistake can switch off.
+/// Returns the places of assertions that a seeded mistake can switch off.
 pub fn in_assertions(sources: &[Source]) -> Vec<String> {
     let mut places = Vec::new();
     for source in sources {
@@ -79,7 +80,7 @@ impl<'ast> Visit<'ast> for Finder<'_> {
     }
 }
 
-/// Returns the lines of the calls that ask for a mistake among these tokens.
+/// Returns the lines of these tokens that call the function.
 fn asked(tokens: TokenStream) -> Vec<usize> {
     let mut lines = Vec::new();
     for token in tokens {

@@ -1,4 +1,4 @@
-//! Functions that are long, or take many parameters.
+//! Finds functions that are long or take many parameters.
 
 use proc_macro2::Span;
 use syn::punctuated::Punctuated;
@@ -14,7 +14,7 @@ pub const LINES_MAX: usize = 70;
 /// A function of more parameters than this takes too many.
 const PARAMETERS_MAX: usize = 5;
 
-/// Finds the functions of these sources that are too long or take too many parameters.
+/// Finds the functions that are too long or take too many parameters.
 pub fn find(sources: &[Source]) -> Vec<Found> {
     let mut found = Vec::new();
     for source in sources {
@@ -59,7 +59,7 @@ impl Finder<'_> {
     }
 }
 
-/// Returns whether a parameter is a tuple, or a reference to one.
+/// Returns whether any parameter is a tuple or a reference to a tuple.
 fn has_tuple(inputs: &Punctuated<FnArg, Token![,]>) -> bool {
     inputs.iter().any(|input| match input {
         FnArg::Typed(typed) => is_tuple(&typed.ty),

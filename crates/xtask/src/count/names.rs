@@ -1,4 +1,5 @@
-//! Types of one name, public items without docs, and public items that only tests use.
+//! Finds types of a crate that have the same name, public items without docs, and public items that
+//! only tests use.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +11,7 @@ use syn::{Attribute, Ident, ImplItemFn, Item, ItemImpl, Visibility};
 use super::{Found, Measure};
 use crate::product::{Source, Sources, Text};
 
-/// Finds the types of one name, the public items without docs and the public items for tests only.
+/// Finds types with the same name, public items without docs, and public items that only tests use.
 pub fn find(sources: &Sources) -> Vec<Found> {
     let mut finder = Finder::default();
     for source in &sources.product {
@@ -27,7 +28,7 @@ pub fn find(sources: &Sources) -> Vec<Found> {
     let used = used(&sources.product);
     let tested = words_of(&sources.tests);
     for (name, folder, place) in finder.public {
-        // Its own definition is one use.
+        // The definition counts as one use.
         let uses = used.get(&name).copied().unwrap_or(0);
         if uses <= 1 && tested.contains(&name) {
             let text = format!("{place} {name}");
@@ -41,12 +42,13 @@ pub fn find(sources: &Sources) -> Vec<Found> {
 struct Finder {
     /// The crate and the path of the visited file.
     source: Option<(String, String)>,
-    /// The places of each type's name, by crate.
+    /// The places of each type, by crate and name.
     types: BTreeMap<(String, String), Vec<String>>,
-    /// Public names with their crates and places.
+    /// The names of public items, with their crates and places.
     public: Vec<(String, String, String)>,
     undocumented: Vec<Found>,
-    /// True if the visited block implements a trait, whose items have its docs.
+    /// True within a block that implements a trait. Its items need no docs, because the trait has
+    /// them.
     of_trait: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Runs of lines that appear in two places.
+//! Finds runs of lines that appear in two places.
 
 use std::collections::BTreeMap;
 
@@ -6,10 +6,10 @@ use super::{Found, Measure};
 use crate::product::Source;
 use crate::scan::{Kind, lines};
 
-/// The least number of equal lines of code that are a run.
+/// The least number of equal lines of code that make a run.
 const RUN_LINES: usize = 12;
 
-/// A line of code and its number.
+/// The number of a line and its code.
 type Line<'a> = (usize, &'a str);
 
 /// Finds the runs. A run that appears in `n` places counts `n - 1` times.
@@ -18,7 +18,7 @@ pub fn find(sources: &[Source]) -> Vec<Found> {
     let mut first: BTreeMap<Vec<&str>, (usize, usize)> = BTreeMap::new();
     let mut found = Vec::new();
     for (file, text) in texts.iter().enumerate() {
-        // The window behind a run's last line continues it, wherever it began.
+        // Windows that follow each other belong to the same run, which counts once.
         let mut in_run = false;
         for (at, window) in text.windows(RUN_LINES).enumerate() {
             let words: Vec<&str> = window.iter().map(|(_, line)| *line).collect();

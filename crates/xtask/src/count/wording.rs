@@ -1,7 +1,7 @@
-//! Sentences that a reader must read twice: in comments and in documents.
+//! Finds sentences of comments and documents that a reader must read twice.
 //!
-//! Three kinds are counted: sentences of more than 30 words, comments that open with a clause, and phrases that English
-//! engineers do not use. A comment opens with a verb or a noun instead.
+//! It counts sentences of more than 30 words, comments that begin with a clause, and phrases that English engineers
+//! do not use. A comment should begin with a verb or a noun.
 
 use std::collections::BTreeMap;
 
@@ -9,10 +9,10 @@ use super::{Found, Measure};
 use crate::messages;
 use crate::product::{Sources, Text};
 
-/// The most words of a sentence.
+/// The most words that a sentence may have.
 const WORDS_MAX: usize = 30;
 
-/// Words that open a clause.
+/// First words of a clause, with which a comment may not begin.
 const OPENERS: [&str; 11] = [
     "what",
     "whether",
@@ -27,10 +27,10 @@ const OPENERS: [&str; 11] = [
     "there are no",
 ];
 
-/// Words behind "as" that make it an opener.
+/// If one of these words follows "as", a comment may not begin with "as" either.
 const AS: [&str; 5] = ["there", "here", "in", "for", "above"];
 
-/// Phrases and the words to use instead. A choice is written with bars.
+/// Phrases, and the words to use instead. A bar separates alternatives.
 const PHRASES: [(&str, &str); 17] = [
     ("told", "report, say, show"),
     (
@@ -58,11 +58,11 @@ const PHRASES: [(&str, &str); 17] = [
 struct Sentence {
     line: usize,
     text: String,
-    /// It is the first of its comment.
+    /// True for the first sentence of a comment.
     opens: bool,
 }
 
-/// Sentences counted.
+/// The lengths of sentences, in words.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Lengths(Vec<usize>);
 
@@ -72,12 +72,12 @@ impl Lengths {
         self.0.len()
     }
 
-    /// Returns the mean number of words, in tenths.
+    /// Returns the mean number of words of a sentence, in tenths.
     pub fn mean_tenths(&self) -> usize {
         10 * self.0.iter().sum::<usize>() / self.count().max(1)
     }
 
-    /// Returns the number of words that nine in ten sentences do not exceed.
+    /// Returns the number of words that nine of ten sentences do not exceed.
     pub fn ninth_decile(&self) -> usize {
         let mut sorted = self.0.clone();
         sorted.sort_unstable();
@@ -92,7 +92,7 @@ impl Lengths {
     }
 }
 
-/// Finds them in all comments, documents and messages.
+/// Finds such sentences in all comments, documents and messages.
 pub fn find(sources: &Sources) -> Vec<Found> {
     let mut found: Vec<Found> = sources.texts().flat_map(of_text).collect();
     let messages = sources.product.iter().filter_map(messages::document);
@@ -100,13 +100,14 @@ pub fn find(sources: &Sources) -> Vec<Found> {
     found
 }
 
-/// The most words of a sentence of the book, on average.
+/// The greatest mean length of the book's sentences, in words.
 const MEAN_MAX: usize = 16;
 
-/// The most words of nine in ten sentences of the book.
+/// The greatest number of words that nine of ten sentences of the book may have.
 const NINTH_DECILE_MAX: usize = 28;
 
-/// Returns a fault if the sentences of README, ARCHITECTURE and the book are long. Pages of formats are not among them.
+/// Returns a fault if the sentences of README, ARCHITECTURE and the book are too long. The pages about formats are
+/// not checked.
 pub fn too_long(sources: &Sources) -> Vec<String> {
     let mut book = Lengths::default();
     let pages = sources.documents.iter().filter(|text| is_of_book(text));
@@ -127,7 +128,7 @@ fn is_of_book(text: &Text) -> bool {
     is_page || ["README.md", "ARCHITECTURE.md"].contains(&text.name.as_str())
 }
 
-/// Returns the sentences by folder.
+/// Returns the lengths of the sentences of each folder.
 pub fn lengths(sources: &Sources) -> BTreeMap<String, Lengths> {
     let mut all: BTreeMap<String, Lengths> = BTreeMap::new();
     for text in sources.texts() {
@@ -174,7 +175,7 @@ fn opens_with_a_clause(text: &str, words: &[String]) -> bool {
                     .is_some_and(|second| AS.contains(&second.as_str())))
 }
 
-/// Returns the words, in lower case and without their punctuation.
+/// Returns the words of a text, in lower case and without punctuation.
 fn words(text: &str) -> Vec<String> {
     let words = text.split(|c: char| !c.is_alphanumeric() && c != '_' && c != '\'');
     let words = words.filter(|word| !word.is_empty());
@@ -261,7 +262,7 @@ fn paragraphs(document: &str) -> Vec<(usize, String)> {
     blocks.done()
 }
 
-/// Lines that are collected into blocks.
+/// Collects lines into blocks of text.
 #[derive(Default)]
 struct Blocks {
     all: Vec<(usize, String)>,
@@ -289,7 +290,7 @@ impl Blocks {
     }
 }
 
-/// Returns a text with each piece of code as one word, and without the targets of links.
+/// Returns a text in which each piece of code is replaced by one word, and the targets of links are removed.
 fn plain(text: &str) -> String {
     let mut out = String::new();
     for (at, part) in text.split('`').enumerate() {

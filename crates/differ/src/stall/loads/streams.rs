@@ -1,4 +1,4 @@
-//! Loads of streams, places and sketches, of cursors with large counts, and of clients with large requests.
+//! Loads with streams, places and sketches, with cursors and large counts, and with large requests of clients.
 
 use std::ops::Range;
 
@@ -93,7 +93,7 @@ pub static MORE_LOADS: &[Load] = &[
     load("MULTI with HGETALL of n", hash, |_| {
         ["MULTI", "HGETALL c", "EXEC"].into_iter().collect()
     }),
-    // Redis compares each watched key with all the others.
+    // Redis compares each watched key with all others, so this load is smaller.
     load("WATCH of n/100 keys", keys, |n| {
         words("WATCH", key_names(n / 100))
     }),
@@ -104,19 +104,19 @@ fn ids(n: u64) -> impl Iterator<Item = Vec<u8>> {
     (1..=n).map(|i| format!("{i}-1").into_bytes())
 }
 
-/// Makes a stream with a group that has read nothing.
+/// Makes a stream of `n` entries and a group that has read none.
 fn stream(n: u64) -> Requests {
     let entry = |id| words("XADD c", [id, b"field".to_vec(), b"value".to_vec()]);
     ids(n).map(entry).sum::<Requests>() + line("XGROUP CREATE c g 0")
 }
 
-/// Makes a stream with a group that has read all of it, as clients with small counts do.
+/// Makes a stream of `n` entries and a group that has read all of them, in requests with small counts.
 fn read(n: u64) -> Requests {
     let reads = (0..n.div_ceil(1000)).map(|_| "XREADGROUP GROUP g x COUNT 1000 STREAMS c >");
     stream(n) + reads.collect()
 }
 
-/// Makes longitudes, latitudes and members by turns.
+/// Makes longitudes, latitudes and members alternately.
 fn places(numbers: Range<u64>) -> impl Iterator<Item = Vec<u8>> {
     let place = |i: u64| {
         let [longitude, latitude] = [i * 7919 % 359, i * 104_729 % 169].map(u64::cast_signed);

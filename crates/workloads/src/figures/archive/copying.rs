@@ -1,4 +1,4 @@
-//! Figure 3: the time of a single-pass restore, beside that of copying the backup alone.
+//! Figure 3: compares the time of a single-pass restore with that of copying the backup alone.
 
 use anyhow::Result;
 
@@ -13,7 +13,7 @@ use crate::drive::ModelledDisk;
 use crate::num::{f64_of, median};
 use crate::restoring::bench::{RestoringReport, rounds};
 
-/// The disk of backup and runs.
+/// The disk of the backup and the runs.
 const SOURCE: ModelledDisk = ModelledDisk {
     mbps: 1200,
     latency_us: 0,
@@ -23,9 +23,9 @@ const TARGET: ModelledDisk = ModelledDisk {
     mbps: 400,
     latency_us: 0,
 };
-/// The log, as a part of the image: the paper's is 50 to 60 %.
+/// The size of the log as a part of the image. The paper's log has 50 to 60 %.
 const LOG: f64 = 0.6;
-/// Bytes that an update changes.
+/// The number of bytes that an update changes.
 const CHANGED_BYTES: usize = 100;
 
 /// Makes the figure.

@@ -1,4 +1,4 @@
-//! Figure 1: the time of replaying an unsorted and a sorted log on a hard disk, as a model.
+//! Figure 1: the time of replaying an unsorted and a sorted log on a modelled hard disk.
 
 use anyhow::{Result, ensure};
 
@@ -10,9 +10,9 @@ use super::stand::{ArchiveStand, Shape};
 use super::{HARD_DISK, HARD_DISK_IN_ORDER};
 use crate::num::{f64_of, ratio};
 
-/// The pool, as a part of the database.
+/// The size of the database, divided by that of the buffer pool.
 const POOL: u64 = 100;
-/// Bytes that an update changes.
+/// The number of bytes that an update changes.
 const CHANGED_BYTES: usize = 100;
 
 /// Makes the figure.
@@ -31,7 +31,8 @@ pub fn make(lab: &Lab<'_>) -> Result<Figure> {
         shape.image_mb, shape.updates
     ));
     let stand = ArchiveStand::new(&shape, lab.seed)?;
-    // With several threads, the model would serve several accesses at once, which no hard disk does.
+    // Only one thread, because the model serves the accesses of several threads at the same time,
+    // which no hard disk does.
     let restoring = stand.restoring(HARD_DISK, HARD_DISK, 1);
     let inputs = restoring.inputs()?;
     lab.say("the single pass");

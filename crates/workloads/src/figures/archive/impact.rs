@@ -1,7 +1,9 @@
-//! Figures 5 and 6: the cost of archiving for transactions, with the log in memory and on a disk.
+//! Figures 5 and 6: the cost of archiving for transactions. In figure 5 the log is in memory, and in figure 6 it is
+//! on a disk.
 //!
-//! There are four ways: B archives nothing, T copies the log unsorted, S sorts it into runs, S+M also merges them. Each
-//! run has a new database. The ways take turns, and each begins one round.
+//! There are four ways to archive: B archives nothing, T copies the log unsorted, S sorts it into runs, and S+M also
+//! merges the runs. Each run has a new database. The ways are measured in turn, and each of them is the first in one
+//! round.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -23,21 +25,22 @@ use crate::tpcc::inputs::Mix;
 use crate::update::Rows;
 use crate::update::bench::UpdateBench;
 
-/// Clients of a closed loop for each worker: with the log in memory, and on a disk, where they wait for it.
+/// The number of clients of a closed loop for each worker. The first is for a log in memory. The second is for a log
+/// on a disk, for which clients wait.
 const CLIENTS: [usize; 2] = [1_000, 24];
-/// The disk of figure 6. Its syncs are the bottleneck, as in the paper.
+/// The disk of the log in figure 6. Its syncs are the bottleneck, as in the paper.
 const LOG_DISK: ModelledDisk = ModelledDisk {
     mbps: 400,
     latency_us: 1_000,
 };
-/// The part of the processors that an open loop uses without archiving.
+/// The part of the machine's processors that an open loop is to use without archiving.
 const OPEN_LOAD: f64 = 0.6;
-/// The open loops that find this rate. Each starts from the load of the one before it.
+/// The number of open loops that are run to find this rate. Each begins with the load of the one before.
 const OPEN_TRIALS: usize = 3;
-/// The least load that is assumed, as a part of the processors. The kernel counts in ticks, so a run shorter than some
-/// of them has no exact load.
+/// The least load that is assumed, as a part of the processors. The kernel counts CPU time in ticks, so a run that is
+/// only a few ticks long has no exact load.
 const LOAD_LEAST: f64 = 0.05;
-/// The longest time until the archive has the whole log of the population.
+/// The archive must have the whole log of the population within this time.
 const ARCHIVED_WITHIN: Duration = Duration::from_secs(120);
 
 /// A way to archive.
@@ -80,11 +83,11 @@ impl Work {
     }
 }
 
-/// A run.
+/// A run and its results.
 struct Point {
     work: Work,
     way: Way,
-    /// Arrivals a second of an open loop.
+    /// The number of arrivals a second of an open loop.
     rate: Option<f64>,
     report: RunReport,
 }
@@ -183,7 +186,7 @@ fn run(
     rate: Option<f64>,
 ) -> Result<Point> {
     let scale = &lab.scale.archive;
-    // The rate of an open loop decides the load, so all cores may work.
+    // In an open loop, the rate determines the load, so all cores may be used.
     let workers = match rate {
         Some(_) => lab.cores,
         None => workers(lab),
@@ -251,7 +254,7 @@ fn run(
 }
 
 fn site(lab: &Lab<'_>, work: Work, way: Way, disk: ModelledDisk) -> Site {
-    // The directory is a name only: the disks are in memory.
+    // This directory is not used, because the disks are in memory.
     let mut options = Options::new(work.name());
     options.partitions = match work {
         Work::Tpcc => lab
@@ -275,7 +278,7 @@ fn site(lab: &Lab<'_>, work: Work, way: Way, disk: ModelledDisk) -> Site {
     }
 }
 
-/// Waits until the archive, if there is one, has the present log.
+/// Waits until the archive has the log up to the present. Does nothing without an archive.
 fn await_archived(db: &Db) -> Result<()> {
     let durable = db.durable();
     let begin = Instant::now();
@@ -298,7 +301,7 @@ fn await_archived(db: &Db) -> Result<()> {
     }
 }
 
-/// Returns a figure of the closed loops of a workload and a way.
+/// Returns one figure for all closed loops of a workload and a way.
 fn values(points: &[Point], work: Work, way: Way, of: &dyn Fn(&Point) -> f64) -> Vec<f64> {
     let of_both = |point: &&Point| point.rate.is_none() && (point.work, point.way) == (work, way);
     points.iter().filter(of_both).map(of).collect()

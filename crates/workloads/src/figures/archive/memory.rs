@@ -1,4 +1,4 @@
-//! Figure 4 with its table: pages that replaying the log reads, by the size of the buffer pool.
+//! Figure 4 with its table: the number of pages that a replay of the log reads, by the size of the buffer pool.
 
 use anyhow::{Result, ensure};
 
@@ -10,7 +10,8 @@ use super::stand::{ArchiveStand, Shape};
 use crate::drive::ModelledDisk;
 use crate::num::{f64_of, ratio};
 
-/// The pool as parts of the database, as in the paper's table, with its counts of the traditional replay.
+/// The sizes of the pool in the paper's table, as parts of the database, each with the paper's number of reads in a
+/// traditional replay.
 const POOLS: [(f64, u64); 12] = [
     (0.01, 50_335_811),
     (0.05, 41_020_158),
@@ -25,9 +26,9 @@ const POOLS: [(f64, u64); 12] = [
     (0.9, 1_513_885),
     (1.0, 1_491_613),
 ];
-/// The paper's count of its single pass.
+/// The paper's number of reads in its single pass.
 const PAPER_SINGLE_PASS: u64 = 1_472_945;
-/// Bytes that an update changes.
+/// The number of bytes that an update changes.
 const CHANGED_BYTES: usize = 100;
 
 /// One size of the pool.
@@ -42,7 +43,7 @@ struct Point {
 /// Makes the figure.
 ///
 /// # Errors
-/// Errors of the engine and of the restore; two ways with different results.
+/// Errors of the engine and of the restore; restores with different results.
 pub fn make(lab: &Lab<'_>) -> Result<Figure> {
     let scale = &lab.scale.archive;
     let shape = Shape::with_log(scale.pool_image_mb, scale.pool_log, CHANGED_BYTES);
@@ -119,7 +120,7 @@ pub fn make(lab: &Lab<'_>) -> Result<Figure> {
     })
 }
 
-/// Returns a part of the database in pages, at least one.
+/// Returns the number of pages of a part of the database, at least one.
 fn pool_pages(pages: u64, part: f64) -> usize {
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     let pool = (f64_of(pages) * part).round() as usize;

@@ -14,7 +14,8 @@
 //!
 //! # Deviations
 //! The paper restores TPC-C databases. Figures 1, 3 and 4 restore rows that were updated uniformly, so that the
-//! experiment chooses the ratio of log to database. A page has 16 KiB, the paper's 8. Disks are modelled over memory.
+//! experiment can choose the ratio of log to database. A page has 16 KiB here and 8 KiB in the paper. Disks are
+//! modelled in front of memory.
 
 pub mod copying;
 pub mod devices;
@@ -25,13 +26,13 @@ pub mod stand;
 
 use crate::drive::ModelledDisk;
 
-/// The paper's hard disk: 150 MB/s, and 1 ms for an access, as its introduction counts.
+/// The paper's hard disk: 150 MB/s, and 1 ms for an access, as in the paper's introduction.
 const HARD_DISK: ModelledDisk = ModelledDisk {
     mbps: 150,
     latency_us: 1_000,
 };
 
-/// The hard disk without the cost of an access, for a log that is read in its order.
+/// The hard disk without the time of accesses, for a log that is read sequentially.
 const HARD_DISK_IN_ORDER: ModelledDisk = ModelledDisk {
     mbps: 150,
     latency_us: 0,

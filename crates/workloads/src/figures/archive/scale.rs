@@ -7,32 +7,32 @@ use crate::tpcc::inputs::Scale as Warehouses;
 /// The sizes of the experiments.
 #[derive(Debug, Clone, Copy)]
 pub struct ArchiveScale {
-    /// The images of figure 3, 10^6 bytes, ascending.
+    /// The sizes of the images of figure 3, 10^6 bytes, ascending.
     pub images_mb: &'static [u64],
-    /// Copies and restores of each; the median counts.
+    /// The number of copies and restores of each image. The median counts.
     pub rounds: usize,
-    /// The image of figure 4, 10^6 bytes.
+    /// The size of the image of figure 4, 10^6 bytes.
     pub pool_image_mb: u64,
-    /// The log of figure 4, as a multiple of the image.
+    /// The size of the log of figure 4, as a multiple of the image.
     pub pool_log: f64,
-    /// The image of figure 1, 10^6 bytes.
+    /// The size of the image of figure 1, 10^6 bytes.
     pub device_image_mb: u64,
-    /// Updates of figure 1.
+    /// The number of updates of figure 1.
     pub device_updates: u64,
-    /// TPC-C of figures 5 and 6.
+    /// The size of TPC-C in figures 5 and 6.
     pub impact_warehouses: Warehouses,
-    /// Rows of the update workload there.
+    /// The number of rows of the update workload in figures 5 and 6.
     pub impact_rows: u64,
-    /// Runs a box.
+    /// The number of runs for each box of the plot.
     pub impact_runs: usize,
     /// The measured time of a run.
     pub impact_measured: Duration,
-    /// The time of a run before its measured time.
+    /// The time at the start of a run that is not measured.
     pub impact_warm_up: Duration,
 }
 
 impl ArchiveScale {
-    /// The largest sizes that fit a machine of 24 GiB. The paper's are 4 to 65 GB.
+    /// The largest sizes that fit a machine of 24 GiB. The paper's images are 4 to 65 GB.
     pub const FULL: ArchiveScale = ArchiveScale {
         images_mb: &[64, 128, 256, 512, 1024, 2048],
         rounds: 5,
@@ -51,7 +51,7 @@ impl ArchiveScale {
         impact_warm_up: Duration::from_secs(2),
     };
 
-    /// A few seconds each.
+    /// Sizes with which each figure takes a few seconds.
     pub const SMALL: ArchiveScale = ArchiveScale {
         images_mb: &[64, 128, 256, 512, 1024],
         rounds: 3,
@@ -70,7 +70,7 @@ impl ArchiveScale {
         impact_warm_up: Duration::from_millis(500),
     };
 
-    /// Only to try the machinery.
+    /// Sizes that only test the code of the experiment.
     pub const TINY: ArchiveScale = ArchiveScale {
         images_mb: &[1, 2],
         rounds: 1,

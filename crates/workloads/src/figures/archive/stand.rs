@@ -1,4 +1,4 @@
-//! A database whose rows were updated: its backup, and all of its log since, in an archive in memory.
+//! Makes an archive in memory: the backup of a database, and the whole log of the updates after it.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,23 +15,24 @@ use crate::restoring::Restoring;
 use crate::update::Rows;
 use crate::update::bench::UpdateBench;
 
-/// Bytes of a row in its page.
+/// The size of a row in its page, bytes.
 const SLOT_BYTES: usize = 256;
-/// Rows that a page of 16 KiB holds, about.
+/// The approximate number of rows in a page of 16 KiB.
 const ROWS_PER_PAGE: u64 = 63;
-/// Bytes of a record beside the changed bytes, about.
+/// The approximate size of a record without the changed bytes.
 const RECORD_BYTES: u64 = 12;
-/// The least bytes of a partition, so that a database in memory is not many times as large as its pages.
+/// The least size of a partition, bytes. With smaller partitions, a database in memory would take many times the size
+/// of its pages.
 const PARTITION_BYTES: u64 = 8 << 20;
 
 /// The shape of a database and its log.
 #[derive(Debug, Clone, Copy)]
 pub struct Shape {
-    /// The image, 10^6 bytes.
+    /// The size of the image, 10^6 bytes.
     pub image_mb: u64,
-    /// Updates since the backup.
+    /// The number of updates after the backup.
     pub updates: u64,
-    /// Bytes that an update changes.
+    /// The number of bytes that an update changes.
     pub changed_bytes: usize,
 }
 
@@ -63,7 +64,7 @@ impl Shape {
     }
 }
 
-/// An archive in its own directory, which is removed with it.
+/// An archive in a separate directory. Dropping this removes the directory.
 pub struct ArchiveStand {
     scratch: Scratch,
     uuid: Uuid,
@@ -76,7 +77,7 @@ impl ArchiveStand {
     /// Errors of the engine; a directory that cannot be made.
     pub fn new(shape: &Shape, seed: u64) -> Result<ArchiveStand> {
         let scratch = Scratch::in_memory()?;
-        // The directory is a name only: the disks are in memory.
+        // This directory is not used, because the disks are in memory.
         let mut options = Options::new("archived");
         let partitions = (shape.image_mb * 1_000_000 / PARTITION_BYTES).next_power_of_two();
         options.partitions = u16::try_from(partitions.clamp(4, 256)).expect("at most 256");
@@ -96,7 +97,7 @@ impl ArchiveStand {
             digest: false,
         };
         let disks = bench.site.memory();
-        // The archive begins with the image: it does not have the log of the population.
+        // The population is not archived, so that the archive begins with the backup.
         let db = bench.site.open_on(disks.clone(), None, |builder| builder)?;
         bench.populate(&db)?;
         db.close().context("closing the database")?;
@@ -115,7 +116,7 @@ impl ArchiveStand {
         })
     }
 
-    /// Returns its restore, from and to these disks.
+    /// Returns a restore of the archive, from and to these disks.
     #[must_use]
     pub fn restoring(
         &self,

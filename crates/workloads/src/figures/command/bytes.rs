@@ -26,7 +26,7 @@ const FORMS: [LogScheme; 5] = [
 /// The transactions that log something.
 const KINDS: [&str; 4] = ["vote", "new_order", "payment", "delivery"];
 
-/// Bytes of the records of a transaction.
+/// The size of the records of one kind of transaction with one form of the log.
 struct Sized {
     kind: &'static str,
     scheme: LogScheme,
@@ -97,7 +97,7 @@ fn measure(lab: &Lab<'_>) -> Result<Vec<Sized>> {
             let report = Stand::new(setting, lab.seed)?.run(driven(1, None, limit))?;
             match workload {
                 Workload::Voter => {
-                    // A refused call changes nothing and logs nothing.
+                    // A refused call changes and logs nothing, so only counted calls are included.
                     let counted = f64_of(report.kinds[0].txns);
                     sized.push(Sized {
                         kind: KINDS[0],

@@ -1,4 +1,4 @@
-//! Figure 9: New-Order alone, by the share of transactions that are of several warehouses.
+//! Figure 9: the throughput of New-Order alone, by the share of transactions that use several warehouses.
 
 use anyhow::Result;
 use serde_json::Value;
@@ -14,11 +14,11 @@ use crate::drive::LogScheme;
 use crate::num::ratio;
 use crate::tpcc::inputs::Mix;
 
-/// The place of no distributed transactions on the logarithmic axis, percent.
+/// The value, in percent, at which the logarithmic axis shows that no transaction is distributed.
 pub const NONE_PERCENT: f64 = 0.1;
 
-/// Returns the share of distributed transactions if `remote_lines` of a hundred lines are remote, percent. An order has
-/// ten lines in the mean.
+/// Returns the share of distributed transactions, percent, if `remote_lines` of a hundred order lines are remote. An
+/// order has ten lines on average.
 #[must_use]
 pub fn distributed_percent(remote_lines: f64) -> f64 {
     (1.0 - (1.0 - remote_lines / 100.0).powi(10)) * 100.0
@@ -78,7 +78,7 @@ pub fn make(lab: &Lab<'_>) -> Result<Figure> {
     })
 }
 
-/// Returns the place of a share on the axis.
+/// Returns the value at which the axis shows a share of remote lines.
 pub fn shown(remote_lines: f64) -> f64 {
     distributed_percent(remote_lines).max(NONE_PERCENT)
 }
@@ -197,7 +197,8 @@ fn claims(lab: &Lab<'_>, points: &[(f64, Point)]) -> Vec<Claim> {
     ]
 }
 
-/// Returns the remaining gain of one scheme over another. 1: all of it. 0: nothing.
+/// Returns the part of a gain that remains with remote lines. `at_none` and `at_all` are the ratios of two schemes'
+/// throughputs without and with them. 1: the gain is the same. 0: nothing remains.
 pub fn gain_kept(at_all: f64, at_none: f64) -> f64 {
     if at_none <= 1.0 {
         return 0.0;

@@ -16,9 +16,10 @@
 //! *Rethinking Main Memory OLTP Recovery* (001), section V.
 //!
 //! # Deviations
-//! Client and server share a process and a machine, so a rate is a schedule of intended starts. One core is left to the
-//! log's flusher and the checkpoints. The paper's physiological log is the value log: columns that changed, no
-//! before-images, as in the paper after its optimizations. The log's disk is modelled over memory ([`stand`]).
+//! Client and server share a process and a machine, so a rate is a schedule of intended starts. One core is left to
+//! the log's flusher and the checkpoints. The paper's physiological log is the value log here. It has the columns
+//! that changed and no before-images, as in the paper after its optimizations. The log's disk is modelled in front of
+//! memory ([`stand`]).
 
 pub mod bytes;
 pub mod distributed;
@@ -34,7 +35,7 @@ use perdura::ValueForm;
 
 use crate::drive::LogScheme;
 
-/// The value log, as the paper has it: the columns that changed.
+/// The value log in the paper's form: it has the columns that changed.
 pub const VALUE: LogScheme = LogScheme::Value(ValueForm::Columns);
 
 /// The paper's three modes, in the order of its legends.

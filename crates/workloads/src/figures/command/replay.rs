@@ -1,4 +1,4 @@
-//! Figures 5 and 8: the speed of a replay, by the clients' rate before the crash.
+//! Figures 5 and 8: the speed of a replay, by the rate of the clients before the crash.
 
 use anyhow::Result;
 use perdura_recovery::report::OrderedReport;
@@ -30,16 +30,16 @@ pub fn tpcc(lab: &Lab<'_>) -> Result<Figure> {
     make(lab, "001-fig8", Workload::Tpcc)
 }
 
-/// A crash, replayed.
+/// A crash, and the restarts that replay it.
 struct Replayed {
     /// The name of the setting before the crash.
     kind: &'static str,
     /// The clients' rate before the crash, as a part of the highest rate. `None`: no limit.
     part: Option<f64>,
-    /// The run.
+    /// The report of the run before the crash.
     run: RunReport,
     threads: usize,
-    /// Every restart.
+    /// The reports of all restarts.
     passes: Vec<OrderedReport>,
 }
 
@@ -48,7 +48,8 @@ impl Replayed {
         median(self.passes.iter().map(|pass| pass.seconds).collect())
     }
 
-    /// Returns the throughput of the run in the paper's unit, over the time of the replay.
+    /// Returns the number of transactions of the run divided by the time of the replay, in the
+    /// paper's unit.
     fn rate(&self, workload: Workload) -> f64 {
         workload.throughput(&self.run, self.seconds())
     }
@@ -69,7 +70,8 @@ fn kinds(lab: &Lab<'_>, workload: Workload) -> Vec<(&'static str, Setting)> {
     kinds
 }
 
-/// The specification's mix: about one transaction in ten is of two warehouses.
+/// The name of the setting with the mix of the specification, in which about one transaction in ten
+/// uses two warehouses.
 const MULTI: &str = "Command log, remote transactions";
 
 fn measure(lab: &Lab<'_>, workload: Workload) -> Result<Vec<Replayed>> {

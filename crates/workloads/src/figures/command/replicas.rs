@@ -1,9 +1,9 @@
-//! Figure 10: as figure 9, with each transaction on three replicas.
+//! Figure 10: as figure 9, but each transaction runs on three replicas.
 //!
-//! Three databases in this process are fed one order of calls, each by a separate thread, and must end with one digest.
-//! The network is modelled. A transaction of one warehouse is sent ahead of those before it, so its replicas do not
-//! wait for it. A distributed transaction is run alone, as in the paper's system. The order stops for its round trips,
-//! in which its sites exchange their reads and agree to commit.
+//! Three databases in this process run the same calls in the same order, each on a separate thread. They must end
+//! with the same digest. The network is modelled. A transaction of one warehouse is sent while the transactions
+//! before it still run, so its replicas do not wait for it. A distributed transaction runs alone, as in the paper's
+//! system. No other call runs during its round trips, in which its sites exchange their reads and agree to commit.
 
 use std::time::Instant;
 
@@ -25,10 +25,10 @@ use crate::tpcc::inputs::Mix;
 const REPLICAS: usize = 3;
 /// A round trip of the modelled network, microseconds: Gigabit Ethernet and two programs.
 const ROUND_TRIP_US: f64 = 200.0;
-/// Round trips of a distributed transaction: one for the work, one for the commit.
+/// The number of round trips of a distributed transaction: one for the work, one for the commit.
 const ROUND_TRIPS: f64 = 2.0;
 
-/// A scheme with a share of remote lines.
+/// The results of a scheme with a share of remote lines.
 struct Point {
     scheme: LogScheme,
     remote: f64,
@@ -41,12 +41,12 @@ struct Round {
     new_orders: f64,
     txns: f64,
     distributed: f64,
-    /// The time until the slowest replica had all of it durable.
+    /// The time until everything was durable on the slowest replica.
     seconds: f64,
 }
 
 impl Round {
-    /// Returns the time with the modelled network.
+    /// Returns the time including that of the modelled network.
     fn modelled_seconds(&self) -> f64 {
         self.seconds + self.distributed * ROUND_TRIPS * ROUND_TRIP_US / 1e6
     }
@@ -142,7 +142,7 @@ fn measure(lab: &Lab<'_>) -> Result<Vec<Point>> {
             })
         })
         .collect();
-    // The digest of the data after a share of remote lines, which must be equal for all.
+    // For each share of remote lines, the digest of the data afterwards. All schemes must have the same.
     let mut digests: Vec<Option<u64>> = vec![None; scale.remote.len()];
     for round in 0..scale.rounds {
         for turn in 0..SCHEMES.len() {
@@ -191,7 +191,8 @@ fn replicas(lab: &Lab<'_>, scheme: LogScheme) -> Result<Vec<Stand>> {
         .collect()
 }
 
-/// Feeds the next part of the order to all replicas. Returns the report of each, and the time until all had it durable.
+/// Runs the next calls on all replicas. Returns the report of each replica, and the time until everything was durable
+/// on all of them.
 fn run(lab: &Lab<'_>, replicas: &mut [Stand]) -> Result<(Vec<RunReport>, f64)> {
     let drive = driven(1, None, Limit::Txns(lab.scale.typed.replicated_txns));
     let begin = Instant::now();

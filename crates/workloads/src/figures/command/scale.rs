@@ -7,31 +7,32 @@ use crate::tpcc::inputs::Scale as Warehouses;
 /// The sizes of the experiments.
 #[derive(Debug, Clone, Copy)]
 pub struct TypedScale {
-    /// Rounds, each with new databases, in which all schemes are measured. The median counts.
+    /// The number of rounds. In each, all schemes are measured with new databases. The median
+    /// counts.
     pub rounds: usize,
-    /// TPC-C of figures 6 to 8 and of the sizes.
+    /// The size of TPC-C in figures 6 to 8, and where sizes of records are measured.
     pub tpcc: Warehouses,
-    /// TPC-C of figure 9.
+    /// The size of TPC-C in figure 9.
     pub distributed: Warehouses,
-    /// TPC-C of figure 10, which has three of them.
+    /// The size of TPC-C in figure 10, which has three such databases.
     pub replicated: Warehouses,
     /// The clients' rates, as parts of the throughput without a log.
     pub rates: &'static [f64],
-    /// The measured time of a throughput.
+    /// The length of the measured time of a run.
     pub measured: Duration,
-    /// The time of a run before its measured time.
+    /// The time at the start of a run that is not measured.
     pub warm_up: Duration,
     /// The rates before a crash, as parts of the throughput without a limit.
     pub crash_rates: &'static [f64],
-    /// Transactions between the last image and a crash, of Voter and of TPC-C.
+    /// The number of transactions between the last image and a crash, of Voter and of TPC-C.
     pub crash_txns: [u64; 2],
-    /// Restarts of one crash; the median counts.
+    /// The number of restarts of one crash. The median counts.
     pub restarts: usize,
-    /// The remote ones of a hundred order lines, in figures 9 and 10.
+    /// The numbers of remote lines in a hundred order lines, in figures 9 and 10.
     pub remote: &'static [f64],
-    /// Transactions of a measurement of figure 10.
+    /// The number of transactions of a measurement of figure 10.
     pub replicated_txns: u64,
-    /// Transactions whose bytes are counted.
+    /// The number of transactions whose bytes are counted.
     pub sized_txns: u64,
 }
 
@@ -44,7 +45,7 @@ const fn whole(warehouses: u16) -> Warehouses {
     }
 }
 
-/// Returns `warehouses` warehouses of a fifth of that size.
+/// Returns `warehouses` warehouses of a fifth of the specification's size.
 const fn fifth(warehouses: u16) -> Warehouses {
     Warehouses {
         warehouses,
@@ -54,7 +55,7 @@ const fn fifth(warehouses: u16) -> Warehouses {
 }
 
 impl TypedScale {
-    /// The paper's sizes, but for the warehouses of figure 10.
+    /// The paper's sizes, except for the number of warehouses in figure 10.
     pub const FULL: TypedScale = TypedScale {
         rounds: 5,
         tpcc: whole(8),
@@ -71,7 +72,7 @@ impl TypedScale {
         sized_txns: 60_000,
     };
 
-    /// A fifth of a warehouse, and fewer of them.
+    /// Fewer warehouses, each of a fifth of the size.
     pub const SMALL: TypedScale = TypedScale {
         rounds: 3,
         tpcc: fifth(4),
@@ -88,7 +89,7 @@ impl TypedScale {
         sized_txns: 20_000,
     };
 
-    /// Only to try the machinery.
+    /// Sizes that only test the code of the experiment.
     pub const TINY: TypedScale = TypedScale {
         rounds: 1,
         tpcc: Warehouses {

@@ -1,8 +1,8 @@
-//! Section V-C4: the cost of a value log's size and that of its CPU, form by form. Section V-C5: the share of reading
-//! in a replay.
+//! Section V-C4: for each form of the log, the cost of its size and the cost of its CPU time. Section V-C5: the share
+//! of reading in a replay.
 //!
-//! Frames of the value log are cut to the size of a command. All of their CPU is spent, and their bytes are not logged.
-//! Such a log cannot be replayed.
+//! To separate the two costs, a value log is measured whose frames are cut to the size of a command. The CPU time for
+//! whole frames is spent, but the cut bytes are not logged. Such a log cannot be replayed.
 
 use anyhow::{Context, Result};
 use perdura::ValueForm;
@@ -20,7 +20,7 @@ use crate::drive::{Limit, LogScheme};
 use crate::num::{median, ratio};
 use crate::tpcc::inputs::Kind;
 
-/// The compared forms: the name, the form of the log, and whether that is cut.
+/// The compared forms: the name, the form of the log, and true if its frames are cut.
 const FORMS: [(&str, LogScheme, bool); 7] = [
     ("none", LogScheme::None, false),
     ("command", LogScheme::Command, false),
@@ -40,7 +40,7 @@ struct ReadShare {
 }
 
 impl ReadShare {
-    /// Returns the share that reading adds to playing.
+    /// Returns the time that reading adds to a replay, as a part of the time of playing.
     fn share(&self) -> f64 {
         ratio(self.read_seconds, self.seconds - self.read_seconds)
     }

@@ -1,7 +1,8 @@
-//! A database of typed tables in memory with a workload, its crash, and restarts of the crash.
+//! A database of typed tables in memory with a workload. It can be crashed, and the crash can be restarted.
 //!
-//! The log's disk is modelled as a battery-backed cache, which the paper's disks have. A sync takes a millisecond, and
-//! the bandwidth is high enough that the CPU limits transactions. The images' disk costs nothing but the copying.
+//! The log's disk is modelled as a battery-backed cache, which the paper's disks have. A sync takes a millisecond,
+//! and the bandwidth is high enough that the CPU limits the transactions. The disk of the images takes no more time
+//! than copying.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,13 +31,13 @@ use crate::{tpcc, voter};
 
 /// The transfer rate of the log's disk, 10^6 bytes a second.
 pub const LOG_MBPS: u64 = 400;
-/// The time of a sync of it, microseconds.
+/// The time of a sync of the log's disk, microseconds.
 pub const SYNC_US: u64 = 1_000;
-/// Partitions of Voter. TPC-C has one for each warehouse.
+/// The number of partitions of Voter. TPC-C has one for each warehouse.
 const VOTER_PARTITIONS: u16 = 16;
-/// Clients of a closed loop, for each worker.
+/// The number of clients of a closed loop, for each worker.
 const CLIENTS: usize = 1_000;
-/// The time of the run's only snapshot, as a part of the run.
+/// The time at which the run's only snapshot is taken, as a part of the run.
 const SNAPSHOT_AT: f64 = 0.6;
 
 /// The workload of an experiment.
@@ -49,7 +50,7 @@ pub enum Workload {
 }
 
 impl Workload {
-    /// Returns its name in titles.
+    /// Returns the name of the workload in titles.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -58,7 +59,7 @@ impl Workload {
         }
     }
 
-    /// Returns the paper's unit of its throughput.
+    /// Returns the unit in which the paper reports the workload's throughput.
     #[must_use]
     pub fn unit(self) -> &'static str {
         match self {
@@ -81,7 +82,7 @@ impl Workload {
     }
 }
 
-/// Returns the New-Orders of a run that committed.
+/// Returns the number of New-Orders that committed in a run.
 #[must_use]
 pub fn new_orders(report: &RunReport) -> u64 {
     let kind = &report.kinds[Kind::NewOrder.index()];
@@ -99,14 +100,14 @@ pub struct Setting {
     pub warehouses: Warehouses,
     /// The mix of TPC-C.
     pub mix: Mix,
-    /// The share of a commit that the log gets.
+    /// The part of each commit that the log gets.
     pub yardstick: Yardstick,
-    /// True if the dates in TPC-C follow from the seed.
+    /// True if the dates in TPC-C are computed from the seed.
     pub own_dates: bool,
 }
 
 impl Setting {
-    /// Returns the paper's workload: all transactions of TPC-C stay in their warehouse.
+    /// Returns the setting of the paper's workload, in which all transactions of TPC-C stay in their warehouse.
     #[must_use]
     pub fn of(workload: Workload, scheme: LogScheme, warehouses: Warehouses) -> Setting {
         Setting {
@@ -124,14 +125,14 @@ impl Setting {
     }
 
     fn site(&self, snapshot_every: Option<Duration>) -> Site {
-        // The directory is a name only: the disks are in memory.
+        // This directory is not used, because the disks are in memory.
         let mut options = Options::new(self.workload.name());
         options.partitions = match self.workload {
             Workload::Voter => VOTER_PARTITIONS,
             Workload::Tpcc => self.warehouses.warehouses.next_power_of_two(),
         };
         options.segment_bytes = 16 << 20;
-        // Snapshots are taken when the experiment requests them, in all modes alike.
+        // The experiment requests snapshots itself, at the same time in all modes.
         options.checkpoint_log_bytes = u64::MAX;
         options.checkpoint_seconds_max = 1;
         Site {
@@ -195,7 +196,7 @@ impl Bench {
     }
 }
 
-/// Returns the arrival and the end of a run. Without a rate it is a closed loop.
+/// Returns the driver's settings for a run. Without a rate, it is a closed loop.
 #[must_use]
 pub fn driven(workers: usize, rate: Option<f64>, limit: Limit) -> DriveOptions {
     DriveOptions {
@@ -227,7 +228,7 @@ pub struct Stand {
     seed: u64,
     plant: Plant,
     db: Db,
-    /// The runs so far. Each draws other inputs.
+    /// The number of runs so far. Each run draws other inputs.
     runs: u64,
 }
 
@@ -258,7 +259,7 @@ impl Stand {
         Ok(stand)
     }
 
-    /// Takes a checkpoint. A crash after it replays the transactions from here on.
+    /// Takes a checkpoint. A restart after a later crash replays only the transactions behind it.
     ///
     /// # Errors
     /// Errors of the engine.
@@ -276,8 +277,7 @@ impl Stand {
         mix64(self.seed.wrapping_add(run))
     }
 
-    /// Returns the number of transactions of several warehouses among the next `txns` New-Orders, if one worker serves
-    /// all.
+    /// Returns how many of the next `txns` New-Orders use several warehouses, if one worker runs them all.
     #[must_use]
     pub fn distributed(&self, txns: u64) -> u64 {
         let (scale, mix) = (self.setting.warehouses, self.setting.mix.clone());
@@ -304,7 +304,7 @@ impl Stand {
         Ok(report)
     }
 
-    /// Returns the logical digest.
+    /// Returns the logical digest of the database.
     ///
     /// # Errors
     /// Errors of the engine.
@@ -333,7 +333,7 @@ impl Stand {
     }
 }
 
-/// The disks and the digest that a crash left.
+/// The disks that a crash left, and the digest of the database before it.
 pub struct Crash {
     setting: Setting,
     seed: u64,
@@ -344,8 +344,8 @@ pub struct Crash {
 }
 
 impl Crash {
-    /// Restarts on `threads` threads, leaves the crash as it is, and compares the result with the state before the
-    /// crash.
+    /// Restarts the database on `threads` threads, and checks that it has the state from before the crash. The crash
+    /// itself stays unchanged.
     ///
     /// # Errors
     /// Errors of the restart; a state that differs from that before the crash.
@@ -381,7 +381,7 @@ impl Crash {
         restarted.report.ordered.context("the log has rows")
     }
 
-    /// Opens the database again.
+    /// Opens the crashed database to run more transactions.
     ///
     /// # Errors
     /// Errors of the engine.

@@ -1,4 +1,4 @@
-//! All schemes at all rates, measured in turn.
+//! Measures all schemes at all rates, in turn.
 
 use std::time::Instant;
 
@@ -13,7 +13,7 @@ use crate::drive::{LogScheme, RunReport};
 use crate::latency::{LatencyUs, histogram, micros, record};
 use crate::num::{f64_of, median, ratio};
 
-/// The number of syncs that the disk's latency is taken from.
+/// The number of syncs from which the latency of the disk is computed.
 const SYNCS: usize = 400;
 
 /// The measurements of a scheme at a rate.
@@ -22,12 +22,12 @@ pub struct Point {
     pub scheme: LogScheme,
     /// The clients' rate. `None`: no limit.
     pub rate: Option<f64>,
-    /// A run of each round.
+    /// The reports of the runs, one for each round.
     pub runs: Vec<RunReport>,
 }
 
 impl Point {
-    /// Returns the median over the rounds.
+    /// Returns the median of a figure over the rounds.
     pub fn median(&self, of: impl Fn(&RunReport) -> f64) -> f64 {
         median(self.runs.iter().map(of).collect())
     }
@@ -47,17 +47,17 @@ pub fn cpu_us(report: &RunReport) -> f64 {
 pub struct Sweep {
     /// The workload.
     pub workload: Workload,
-    /// Every scheme at every rate, and without one.
+    /// The measurements of every scheme at every rate, and without a rate.
     pub points: Vec<Point>,
-    /// The rates, ascending, each also as a part of the throughput without a log.
+    /// The rates, ascending. Each pair is the rate as a part of the throughput without a log, and the rate itself.
     pub rates: Vec<(f64, f64)>,
-    /// 99 of 100 syncs of the idle disk take at most this, milliseconds.
+    /// The time that 99 of 100 syncs of the idle disk do not exceed, milliseconds.
     pub sync_p99_ms: f64,
 }
 
 impl Sweep {
-    /// Measures a sweep. The throughput without a log decides the rates. Then every round has new databases, and begins
-    /// with another scheme.
+    /// Measures a sweep. The rates are parts of the throughput without a log. Every round has new databases, and
+    /// begins with another scheme.
     ///
     /// # Errors
     /// Errors of the engine.
@@ -111,13 +111,13 @@ impl Sweep {
         })
     }
 
-    /// Returns a scheme without a rate.
+    /// Returns the measurements of a scheme without a rate.
     pub fn saturated(&self, scheme: LogScheme) -> &Point {
         self.at(scheme, None)
     }
 
-    /// Returns a scheme at the highest rate that is at most this part of the throughput without a log. If no rate is
-    /// that low, it is the lowest one.
+    /// Returns the measurements of a scheme at the highest rate that is at most this part of the throughput without a
+    /// log. If all rates are higher, it returns those at the lowest rate.
     pub fn at_part(&self, scheme: LogScheme, part: f64) -> &Point {
         let fits = self.rates.iter().rev().find(|(of, _)| *of <= part);
         let rate = fits.or(self.rates.first()).map(|(_, rate)| *rate);
@@ -131,7 +131,7 @@ impl Sweep {
             .expect("every scheme is measured at every rate")
     }
 
-    /// Returns a line of the picture: a scheme by rate.
+    /// Returns the line of a scheme in the plot: a figure by the rate.
     pub fn line(&self, scheme: LogScheme, of: impl Fn(&RunReport) -> f64) -> Vec<(f64, f64)> {
         let points = self.points.iter().filter(|point| point.scheme == scheme);
         points

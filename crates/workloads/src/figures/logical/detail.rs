@@ -1,4 +1,4 @@
-//! Appendix D: the table of dirty pages by the contents of a Δ record.
+//! Appendix D: the table of dirty pages, by the contents of the Δ records.
 
 use anyhow::Result;
 use perdura_tree::analysis::Detail;
@@ -13,21 +13,21 @@ use super::history::Plan;
 use super::noted::Noted;
 use crate::num::{count_f64, f64_of, ratio};
 
-/// The contents of a Δ, with the names for rows and legend.
+/// The contents that a Δ record may have, with their names in rows and in the legend.
 const DETAILS: [(Detail, &str, &str); 3] = [
     (Detail::Numbers, "all-lsns", "All LSNs (D.1)"),
     (Detail::Standard, "standard", "Standard (4.2)"),
     (Detail::Reduced, "reduced", "Reduced (D.2)"),
 ];
 
-/// A table.
+/// The table of dirty pages for one size of memory and one content of the Δ records.
 struct Row {
     cache: u64,
     frames: usize,
     dirty: usize,
     table: &'static str,
     pages: usize,
-    /// The operations that it leaves to their pages.
+    /// The number of operations that the table cannot exclude, so that their pages must be read.
     left: usize,
     delta_bytes: u64,
 }

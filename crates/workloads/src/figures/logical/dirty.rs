@@ -1,4 +1,5 @@
-//! Figure 2(b): the table of dirty pages beside the memory, and beside the pages that were dirty.
+//! Figure 2(b): compares the size of the table of dirty pages with the memory, and with the number of pages that were
+//! dirty.
 
 use std::ops::RangeInclusive;
 
@@ -12,12 +13,13 @@ use super::at_cache;
 use super::scale::Size;
 use crate::num::{count_f64, f64_of, ratio};
 
-/// A size of memory.
+/// The results for one size of memory.
 struct Point {
     cache: u64,
     frames: usize,
     dirty: usize,
-    /// Pages of the tables of dirty pages: from Δ records, from BW records, and from the checkpoint's end.
+    /// The numbers of pages in the tables of dirty pages: from Δ records, from BW records, and from the checkpoint's
+    /// end.
     logical: usize,
     sql: usize,
     aries: usize,

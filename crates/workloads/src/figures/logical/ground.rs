@@ -1,4 +1,4 @@
-//! The disks of the experiments: in memory with a modelled one over them, or a directory of this machine.
+//! The disks of the experiments: a modelled disk in front of memory, or a directory of this machine.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -8,11 +8,11 @@ use perdura_device::{Access, Clock, Disk, FileDisk, MemDisk, ModelDisk, OverlayD
 
 use super::super::scratch::Scratch;
 
-/// The time of an access of the modelled disk, microseconds. Below a millisecond the model spins, and a machine of two
-/// cores would have no I/O beside the work.
+/// The time of an access to the modelled disk, microseconds. Below a millisecond the model waits by spinning, and on
+/// a machine of two cores no I/O would run beside the work.
 pub(super) const ACCESS_US: u64 = 2_000;
 
-/// The place of the files.
+/// The disk of the experiments' files.
 pub(super) struct Ground {
     /// The directory of the machine's own disk. `None`: the files are in memory.
     dir: Option<Scratch>,
@@ -20,7 +20,7 @@ pub(super) struct Ground {
 }
 
 impl Ground {
-    /// Uses memory, or a directory that is made in `data`.
+    /// Puts the files in memory or, if `data` is given, in a new directory in it.
     pub fn new(data: Option<&Path>) -> Result<Ground> {
         let make = |data: &Path| {
             std::fs::create_dir_all(data).with_context(|| format!("making {}", data.display()))?;
@@ -32,12 +32,12 @@ impl Ground {
         })
     }
 
-    /// Returns whether it is the machine's own disk.
+    /// Returns whether the files are on the machine's own disk.
     pub fn is_own(&self) -> bool {
         self.dir.is_some()
     }
 
-    /// Returns the way of accessing the tree's pages.
+    /// Returns how the tree's pages are accessed.
     pub fn access(&self) -> Access {
         match self.is_own() {
             true => Access::Direct,
@@ -58,7 +58,8 @@ impl Ground {
         Ok(Arc::new(FileDisk::new(&dir)?))
     }
 
-    /// Returns a disk over another one, which stays unchanged. Dropping the disk drops its writes.
+    /// Returns a disk that shows the contents of `below` and keeps its own writes elsewhere. `below` stays unchanged.
+    /// Dropping the disk drops the writes.
     pub fn over(&self, below: &Arc<dyn Disk>) -> Result<Arc<dyn Disk>> {
         let scratch = self.disk("scratch")?;
         Ok(Arc::new(OverlayDisk::new(
@@ -68,7 +69,7 @@ impl Ground {
         )?))
     }
 
-    /// Returns a disk at the speed at which restarts are timed.
+    /// Returns a disk with the speed at which restarts are timed: the machine's own, or the modelled one.
     pub fn timed(&self, disk: Arc<dyn Disk>) -> Arc<dyn Disk> {
         match self.is_own() {
             true => disk,
@@ -85,7 +86,7 @@ impl Ground {
         }
     }
 
-    /// Returns the setting in words.
+    /// Returns a text that describes the setting.
     pub fn setting(&self) -> String {
         match self.is_own() {
             true => String::from(

@@ -1,4 +1,5 @@
-//! A table of uniform updates that crashes shortly before a checkpoint (section 5.2 of the paper).
+//! A history of uniform updates of a table, which ends with a crash shortly before a checkpoint (section 5.2 of the
+//! paper).
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -17,23 +18,23 @@ use super::scale::Size;
 use super::unsynced::UnsyncedDisk;
 
 const TABLE: TableId = TableId(1);
-/// Bytes of a page.
+/// The size of a page, bytes.
 pub(super) const PAGE_BYTES: usize = 8192;
-/// Bytes of a row's value, all of which an update changes.
+/// The size of a row's value, bytes. An update changes all of them.
 pub(super) const VALUE_BYTES: usize = 100;
-/// Rows of a leaf that is filled for nine tenths.
+/// The number of rows of a leaf that is nine tenths full.
 const ROWS_PER_PAGE: u64 = 62;
-/// Pages in memory while the table is made.
+/// The number of pages in memory while the table is made.
 const FILLING_FRAMES: usize = 256;
-/// Updates of a transaction.
+/// The number of updates of a transaction.
 const TXN_UPDATES: u64 = 10;
-/// Checkpoints before the crash.
+/// The number of checkpoints before the crash.
 const CHECKPOINTS: u64 = 10;
-/// Steps of a checkpoint beside an update.
+/// The number of steps that a checkpoint takes for each update.
 const STEPS: u64 = 2;
-/// Bytes of a log segment.
+/// The size of a log segment, bytes.
 const SEGMENT_BYTES: u64 = 4 << 20;
-/// Threads that read ahead in a restart.
+/// The number of threads that read ahead in a restart.
 pub(super) const READERS: usize = 32;
 
 /// Returns the settings of a database with `frames` pages in memory.
@@ -50,7 +51,7 @@ fn options(ground: &Ground, frames: usize) -> KeyedOptions {
 pub(super) struct Table {
     pub disk: Arc<dyn Disk>,
     rows: u64,
-    /// Pages of its file.
+    /// The number of pages of the table's file.
     pub pages: u64,
 }
 
@@ -76,7 +77,7 @@ impl Table {
         })
     }
 
-    /// Returns `percent` percent of its pages.
+    /// Returns `percent` percent of the number of the table's pages.
     pub fn part(&self, percent: u64) -> usize {
         let pages = self.pages * percent / 100;
         usize::try_from(pages).unwrap_or(usize::MAX)
@@ -95,7 +96,7 @@ fn key_of(row: u64) -> Vec<u8> {
     row.to_be_bytes().to_vec()
 }
 
-/// Returns a value all of whose bytes depend on a number.
+/// Returns a value whose bytes all depend on `number`.
 fn value_of(number: u64) -> [u8; VALUE_BYTES] {
     let bytes = perdura_base::checksum::mix64(number).to_le_bytes();
     std::array::from_fn(|at| bytes[at % bytes.len()])
@@ -104,28 +105,28 @@ fn value_of(number: u64) -> [u8; VALUE_BYTES] {
 /// The settings of a history.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Plan {
-    /// Memory as a part of the table, percent.
+    /// The memory as a part of the table, percent.
     pub cache: u64,
-    /// The checkpoint interval as a multiple of the first.
+    /// The checkpoint interval as a multiple of the shortest interval.
     pub interval: u64,
-    /// True if a Δ has the number of each update.
+    /// True if a Δ record has the number of each update.
     pub with_numbers: bool,
 }
 
 /// The disk and the counts that a history left.
 pub(super) struct Crash {
-    /// The disk when the process had ended.
+    /// The disk as the end of the process left it.
     pub disk: Arc<dyn Disk>,
     pub options: KeyedOptions,
-    /// Updates.
+    /// The number of updates.
     pub updates: u64,
-    /// Of these, behind the last Δ.
+    /// The number of these that are behind the last Δ record.
     pub tail: u64,
-    /// Pages in memory that differed from their copies on disk.
+    /// The number of pages in memory that differed from their copies on disk.
     pub dirty: usize,
     /// The time of the history, seconds.
     pub seconds: f64,
-    /// Bytes of its log.
+    /// The size of the history's log, bytes.
     pub log_bytes: u64,
 }
 
@@ -137,8 +138,8 @@ struct History<'a> {
     updates: u64,
 }
 
-/// Runs a history over a table, and drops the database without closing it. The history ends when the memory was filled
-/// twice, the checkpoints were taken and a whole interval has passed since the last one began.
+/// Runs a history over a table, and drops the database without closing it. The history ends when the memory has been
+/// filled twice, all checkpoints have been taken, and a whole interval has passed since the last checkpoint began.
 pub(super) fn run(
     ground: &Ground,
     table: &Table,
@@ -147,7 +148,7 @@ pub(super) fn run(
 ) -> Result<Crash> {
     let mut options = options(ground, table.part(plan.cache));
     options.with_numbers = plan.with_numbers;
-    // A tail as long as the notes of an interval would not be a tail.
+    // The tail is shorter than the number of notes after which a Δ record is written, so that no Δ record follows it.
     let notes = to_u64(options.means().limits.notes);
     let tail = size.tail().min(notes - 1).max(1);
     let warm = 2 * to_u64(options.frames);
@@ -158,7 +159,8 @@ pub(super) fn run(
     })
 }
 
-/// Runs `updates` updates with `frames` pages in memory and without a checkpoint, and drops the database.
+/// Runs `updates` updates with `frames` pages in memory and without a checkpoint, and drops the database without
+/// closing it.
 pub(super) fn without_checkpoints(
     ground: &Ground,
     table: &Table,
@@ -173,8 +175,8 @@ pub(super) fn without_checkpoints(
     })
 }
 
-/// Opens a table on a new disk over its own, runs `history`, which returns the length of its tail, and drops the
-/// database without closing it.
+/// Opens a table on a new disk in front of the table's own. Runs `history`, which returns the number of updates
+/// behind the last Δ record. Drops the database without closing it.
 fn crash(
     ground: &Ground,
     (table, options): (&Table, KeyedOptions),
@@ -233,7 +235,7 @@ impl History<'_> {
         }
     }
 
-    /// Runs a transaction and makes it durable. Then writes pages until few enough are dirty.
+    /// Runs a transaction and makes it durable. Then writes pages until the number of dirty pages is small enough.
     fn txn(&mut self) -> Result<()> {
         let mut txn = self.keyed.txns().begin();
         self.update(&mut txn, TXN_UPDATES)?;
@@ -245,7 +247,8 @@ impl History<'_> {
         Ok(())
     }
 
-    /// Takes up to `steps` steps of the checkpoint under way. Returns the number of checkpoints that have ended.
+    /// Takes up to `steps` steps of the checkpoint under way. Returns the number of checkpoints that have ended so
+    /// far.
     fn go_on(&self, steps: u64) -> Result<u64> {
         for _ in 0..steps {
             match self.keyed.checkpoints().step()? {
@@ -258,8 +261,8 @@ impl History<'_> {
         Ok(0)
     }
 
-    /// Writes a Δ, and runs `updates` updates behind it. The last transaction stays open. A restart that is no dry run
-    /// undoes it.
+    /// Writes a Δ record, and runs `updates` updates behind it. The last transaction stays open. A restart that is
+    /// not a dry run undoes it.
     fn tail(&mut self, updates: u64) -> Result<()> {
         let writer = TreeWriter::new(Arc::clone(self.keyed.wal()));
         let eosl = self.keyed.wal().eosl(Rung::Disk);

@@ -1,4 +1,4 @@
-//! Figure 3: redo time by the checkpoint interval.
+//! Figure 3: redo time, by the checkpoint interval.
 
 use std::rc::Rc;
 
@@ -13,7 +13,7 @@ use super::restarts::{Timed, stalls};
 use super::{METHODS, Named, all_methods, at_cache};
 use crate::num::{f64_of, ratio};
 
-/// A method at an interval.
+/// The results of a method at one checkpoint interval.
 struct Point {
     interval: u64,
     method: &'static str,

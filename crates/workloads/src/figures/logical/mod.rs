@@ -1,5 +1,5 @@
-//! The figures of *Implementing Performance Competitive Logical Recovery* (002): redo without the ids of pages beside
-//! redo with them.
+//! The figures of *Implementing Performance Competitive Logical Recovery* (002), which compares redo without the ids
+//! of pages and redo with them.
 //!
 //! | module | one idea |
 //! |---|---|
@@ -21,8 +21,8 @@
 //! *Implementing Performance Competitive Logical Recovery* (002), section 5, appendices B to D.
 //!
 //! # Deviations
-//! The paper's writer is SQL Server's. Here the writer keeps the dirty pages under a quarter of the memory, oldest
-//! first, which causes the shape of figure 2(b). ARIES is our addition.
+//! The paper measures SQL Server with its own writer of pages. Here the writer keeps the number of dirty pages below
+//! a quarter of the memory and writes the oldest first, which causes the shape of figure 2(b). ARIES is our addition.
 
 pub mod detail;
 pub mod dirty;
@@ -64,7 +64,7 @@ const METHODS: [Named; 6] = [
     named("aries", "ARIES"),
 ];
 
-/// Returns the history of a size of memory at the first interval.
+/// Returns the plan of a history with this size of memory and the shortest checkpoint interval.
 const fn at_cache(cache: u64) -> Plan {
     Plan {
         cache,
@@ -73,7 +73,7 @@ const fn at_cache(cache: u64) -> Plan {
     }
 }
 
-/// Returns all of them as rows.
+/// Returns all methods.
 fn all_methods() -> Result<Vec<&'static Method>> {
     METHODS.iter().map(|of| method_of(of.method)).collect()
 }

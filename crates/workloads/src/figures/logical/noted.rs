@@ -1,4 +1,5 @@
-//! The records about the tree behind the redo start of a crash's log, read as an analysis reads them.
+//! Reads the records about the tree in the log of a crash, from the redo start on, as an analysis
+//! reads them.
 
 use anyhow::{Context, Result};
 use perdura_base::{Gsn, Pid, StreamId};
@@ -12,20 +13,20 @@ use perdura_wal::{Check, Direction, FrameKind, scan_stream};
 use super::history::Crash;
 use crate::num::{count_f64, f64_of, ratio};
 
-/// The records behind the redo start.
+/// The records from the redo start on.
 pub(super) struct Noted {
     rssp: Gsn,
     pub deltas: Vec<Delta>,
     pub writes: Vec<Writes>,
-    /// Bytes of all frames' payloads there.
+    /// The size of the payloads of all frames from the redo start on, bytes.
     pub log_bytes: u64,
-    /// Of these, of Δ records.
+    /// The part of these that is Δ records, bytes.
     pub delta_bytes: u64,
-    /// Of these, of BW records.
+    /// The part of these that is BW records, bytes.
     pub writes_bytes: u64,
     /// The size of the Δ records without the numbers of the updates, bytes.
     pub plain_delta_bytes: u64,
-    /// The pages of the operations.
+    /// The page and the number of each operation.
     operations: Vec<(Pid, Gsn)>,
     /// BW records and operations, in the order of their numbers.
     by_page: SqlAnalysis,
@@ -103,19 +104,20 @@ impl Noted {
         }
     }
 
-    /// Returns the table of dirty pages that this part of each Δ gives.
+    /// Returns the table of dirty pages that is made from this part of each Δ record.
     pub fn table(&self, detail: Detail) -> DirtyPages {
         let mut analysis = LogicalAnalysis::new(detail, self.rssp);
         self.deltas.iter().for_each(|delta| analysis.delta(delta));
         analysis.finish()
     }
 
-    /// Returns the table of Algorithm 3.
+    /// Returns the table of dirty pages that Algorithm 3 of the paper makes from BW records.
     pub fn table_by_writes(&self) -> DirtyPages {
         self.by_page.clone().finish()
     }
 
-    /// Returns the number of operations that a table leaves to their pages.
+    /// Returns the number of operations that a table cannot exclude, so that their pages must be
+    /// read.
     pub fn left_by(&self, table: &DirtyPages) -> usize {
         let operations = self.operations.iter();
         operations
@@ -123,12 +125,12 @@ impl Noted {
             .count()
     }
 
-    /// Returns the number of Δ records for each BW record.
+    /// Returns the ratio of Δ records to BW records.
     pub fn deltas_a_bw(&self) -> f64 {
         ratio(count_f64(self.deltas.len()), count_f64(self.writes.len()))
     }
 
-    /// Returns the share of Δ and BW records in the log.
+    /// Returns the share of Δ and BW records in the bytes of the log.
     pub fn share(&self) -> f64 {
         ratio(
             f64_of(self.delta_bytes + self.writes_bytes),

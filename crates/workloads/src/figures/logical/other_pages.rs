@@ -1,7 +1,8 @@
-//! One log redone onto pages of another size. Redo by keys needs no knowledge of pages (section 1.1 of the paper).
+//! Redoes one log onto pages of two sizes. Redo by keys needs no knowledge of pages (section 1.1 of the paper).
 //!
-//! Two databases of one seed are made of the same rows, in pages of 8 and of 4 KiB. They have the same uuid and the
-//! same lives. The first one's log replaces that of the second one, and log0 restarts both.
+//! Two databases are made from the same seed with the same rows, one in pages of 8 KiB and the other in pages of 4
+//! KiB. They have the same uuid and the same lives. The log of the second database is replaced by that of the first,
+//! and log0 restarts both.
 
 use anyhow::{Context, Result, ensure};
 use perdura_device::{Access, Disk};
@@ -13,26 +14,26 @@ use super::method_of;
 use super::restarts::counted;
 use super::scale::Size;
 
-/// The pages of the second database, bytes.
+/// The size of the second database's pages, bytes.
 const OTHER_BYTES: usize = 4096;
-/// A table of this part of the paper's size is enough.
+/// The table has the paper's size divided by this, which is enough here.
 const DIVISOR: u64 = 400;
-/// Updates of the log.
+/// The number of updates in the log.
 const UPDATES: u64 = 4_000;
-/// Pages in memory.
+/// The number of pages in memory.
 const FRAMES: usize = 200;
 
-/// The result of both restarts.
+/// The results of both restarts.
 pub(super) struct Ported {
-    /// Pages of the two files.
+    /// The numbers of pages of the two databases.
     pub pages: [u64; 2],
-    /// Operations of the log.
+    /// The number of operations in the log.
     pub operations: u64,
-    /// Of these, those that were applied to the second one's pages.
+    /// The number of these that were applied to the second database's pages.
     pub applied: u64,
 }
 
-/// Redoes one log onto both.
+/// Redoes one log onto the pages of both databases.
 ///
 /// # Errors
 /// Errors of the database; digests that differ.

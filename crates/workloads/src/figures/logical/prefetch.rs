@@ -1,5 +1,5 @@
-//! Appendix A: redo by the pages that it reads ahead: PF-list, the table of dirty pages in the order of its rLSNs, or
-//! the log.
+//! Appendix A: redo time by the source of the pages that are read ahead. The sources are the PF-list, the table of
+//! dirty pages in the order of its rLSNs, and the log.
 
 use std::rc::Rc;
 
@@ -18,7 +18,7 @@ use crate::num::{f64_of, ratio};
 
 const LOGICAL: &[Scheme] = &[Scheme::Logical];
 
-/// Returns redo with the table of Δ records that reads ahead in some way.
+/// Returns a method that redoes with the table of dirty pages from Δ records, and reads ahead in this way.
 const fn reading(name: &'static str, ahead: Ahead) -> Method {
     Method {
         name,
@@ -30,7 +30,7 @@ const fn reading(name: &'static str, ahead: Ahead) -> Method {
     }
 }
 
-/// The ways, with their names in the legend. The second and the third are log1 and log2.
+/// The ways to read ahead, with their names in the legend. The second is log1, and the third is log2.
 static WAYS: [(Method, &str); 5] = [
     (reading("on-demand", Ahead::Nothing), "Nothing"),
     (reading("log1", Ahead::Index), "The index (Log1)"),
@@ -39,7 +39,7 @@ static WAYS: [(Method, &str); 5] = [
     (reading("by-log", Ahead::Log), "Log-driven"),
 ];
 
-/// A way at a size of memory.
+/// The results of one way to read ahead, at one size of memory.
 struct Point {
     cache: u64,
     way: &'static str,

@@ -1,4 +1,4 @@
-//! Figure 2(c): the Δ and BW records that the analysis reads, and their share of the log.
+//! Figure 2(c): the number of Δ and BW records that the analysis reads, and their share of the log.
 
 use std::rc::Rc;
 
@@ -17,7 +17,7 @@ use crate::num::{count_f64, f64_of};
 /// The largest memory for which the paper has a claim, percent of the table.
 const CLAIMED_TO: u64 = 30;
 
-/// A size of memory.
+/// The results for one size of memory.
 struct Point {
     cache: u64,
     crash: Rc<Crash>,

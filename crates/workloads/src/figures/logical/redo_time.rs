@@ -1,5 +1,5 @@
-//! Figure 2(a): redo time by the size of the memory, all methods. It also has the pages that they read, and the
-//! predictions of appendix B.
+//! Figure 2(a): redo time of all methods, by the size of the memory. Also shows the number of pages that each method
+//! reads, and the predictions of appendix B.
 
 use std::rc::Rc;
 
@@ -15,14 +15,14 @@ use super::stand::{Counted, LogicalStand};
 use super::{METHODS, Named, all_methods, at_cache};
 use crate::num::{f64_of, ratio};
 
-/// A method at a size of memory.
+/// The results of a method at one size of memory.
 struct Cell {
     method: &'static str,
     timed: Rc<Timed>,
     predicted: u64,
 }
 
-/// A size of memory.
+/// The results of all methods at one size of memory.
 struct Point {
     cache: u64,
     frames: usize,
@@ -45,8 +45,8 @@ impl Point {
         f64_of(self.counted.of(method).data_pages_fetched)
     }
 
-    /// Returns the number of leaves that appendix B predicts to be read: formulas (1) to (3) without the pages of log
-    /// and index, which are reported separately.
+    /// Returns the number of leaves that are read according to appendix B, formulas (1) to (3). The pages of the log
+    /// and of the index are left out, because they are reported separately.
     fn predicted(&self, method: &'static str) -> u64 {
         let report = self.counted.of(method);
         let pages = u64::try_from(report.dirty_pages).unwrap_or(u64::MAX);
@@ -143,7 +143,7 @@ fn measure(lab: &Lab<'_>, stand: &LogicalStand, cache: u64) -> Result<Point> {
     Ok(point)
 }
 
-/// Redoes by keys onto pages of another size, which checks that the rows are equal.
+/// Redoes a log by keys onto pages of another size, and checks that the rows are equal.
 fn ported(lab: &Lab<'_>, stand: &LogicalStand) -> Result<Claim> {
     lab.say("one log, and pages of another size");
     let ported = port(&stand.ground, stand.seed)?;
@@ -159,7 +159,8 @@ fn ported(lab: &Lab<'_>, stand: &LogicalStand) -> Result<Claim> {
     ))
 }
 
-/// Returns the least part of log0's pages that log1 must save at a size of memory. `None`: the paper has no claim.
+/// Returns the part of log0's page reads that log1 must at least save, at a size of memory. `None`: the paper has no
+/// claim for this size.
 fn saved_at_least(cache: u64) -> Option<f64> {
     match cache {
         2 => Some(0.9),

@@ -1,4 +1,4 @@
-//! One restart of a crash, which leaves the crash as it is.
+//! Restarts a crash, which stays unchanged.
 
 use std::sync::Arc;
 
@@ -13,12 +13,13 @@ use super::history::Crash;
 use super::unsynced::UnsyncedDisk;
 use crate::num::{median, ratio};
 
-/// Returns the time of redo: the pass that makes the table of dirty pages, and the one that redoes operations.
+/// Returns the time of redo, seconds: the pass that makes the table of dirty pages, and the pass that redoes
+/// operations.
 pub(super) fn redo_seconds(report: &TreeReport) -> f64 {
     report.analysis_seconds + report.redo_seconds
 }
 
-/// Returns the part of the redo time until the inner pages of the tree were loaded.
+/// Returns the part of the redo time that passed until the inner pages of the tree were loaded.
 pub(super) fn index_share(report: &TreeReport) -> f64 {
     ratio(report.index_seconds, redo_seconds(report))
 }
@@ -28,7 +29,7 @@ pub(super) fn stalls(report: &TreeReport) -> u64 {
     report.data_stalls + report.index_stalls
 }
 
-/// Some restarts of one crash by one method.
+/// The reports of several restarts of one crash by one method.
 #[derive(Default)]
 pub(super) struct Timed {
     pub reports: Vec<TreeReport>,
@@ -45,7 +46,7 @@ impl Timed {
         self.median(redo_seconds)
     }
 
-    /// Returns the difference between the slowest and the fastest, as a part of the median.
+    /// Returns the difference between the slowest and the fastest restart, as a part of the median.
     pub fn spread(&self) -> f64 {
         let times = || self.reports.iter().map(redo_seconds);
         let most = times().fold(0.0, f64::max);
@@ -74,13 +75,13 @@ fn restart(ground: &Ground, crash: &Crash, method: &Method, is_timed: bool) -> R
     restarted.context("the crash left a database")
 }
 
-/// Restarts once, with the speed at which time counts.
+/// Restarts once on a disk with the speed at which restarts are timed.
 pub(super) fn timed(ground: &Ground, crash: &Crash, method: &Method) -> Result<TreeReport> {
     let report = restart(ground, crash, method, true)?.report.tree;
     report.context("a tree's restart reports")
 }
 
-/// Restarts once, at full speed. Returns the counts, and the digest of all rows.
+/// Restarts once at full speed. Returns the restart's report, which has counts, and the digest of all rows.
 pub(super) fn counted(
     ground: &Ground,
     crash: &Crash,

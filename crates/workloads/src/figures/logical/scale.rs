@@ -1,33 +1,33 @@
 //! The sizes of the experiments of paper 002.
 
-/// Pages of the paper's table.
+/// The number of pages of the paper's table.
 const PAPER_PAGES: u64 = 436_000;
-/// Updates between two of the paper's checkpoints.
+/// The number of updates between two of the paper's checkpoints.
 const PAPER_INTERVAL: u64 = 40_000;
-/// Updates behind the paper's last Δ.
+/// The number of updates behind the paper's last Δ record.
 const PAPER_TAIL: u64 = 100;
-/// The least tail. A tail that is a part of a transaction would show nothing.
+/// The least number of updates behind the last Δ record: a whole transaction. Fewer would not show an effect.
 const TAIL_MIN: u64 = 10;
 
 /// The sizes of the experiments.
 #[derive(Debug, Clone, Copy)]
 pub struct LogicalScale {
-    /// The part of the paper's size on the modelled disk: one divided by this.
+    /// The paper's size is divided by this on the modelled disk.
     pub divisor: u64,
-    /// The divisor of the paper's size on a disk of this machine.
+    /// The paper's size is divided by this on a disk of this machine.
     pub own_divisor: u64,
-    /// Memory as parts of the table, percent, ascending.
+    /// The sizes of memory as parts of the table, percent, ascending.
     pub caches: &'static [u64],
-    /// Memory where the checkpoint interval varies, percent.
+    /// The size of memory for the varied checkpoint intervals, percent of the table.
     pub interval_cache: u64,
-    /// Checkpoint intervals as multiples of the first.
+    /// The checkpoint intervals as multiples of the shortest one.
     pub intervals: &'static [u64],
-    /// Restarts of which the median counts.
+    /// The number of restarts. The median counts.
     pub repeats: usize,
 }
 
 impl LogicalScale {
-    /// A tenth of the paper's size on the modelled disk, all of it on the machine's own.
+    /// A tenth of the paper's size on the modelled disk, and the whole size on a disk of this machine.
     pub const FULL: LogicalScale = LogicalScale {
         divisor: 10,
         own_divisor: 1,
@@ -37,14 +37,14 @@ impl LogicalScale {
         repeats: 3,
     };
 
-    /// A fortieth, and a tenth.
+    /// A fortieth of the paper's size on the modelled disk, and a tenth on a disk of this machine.
     pub const SMALL: LogicalScale = LogicalScale {
         divisor: 40,
         own_divisor: 10,
         ..LogicalScale::FULL
     };
 
-    /// Only to try the machinery.
+    /// Sizes that only test the code of the experiment.
     pub const TINY: LogicalScale = LogicalScale {
         divisor: 400,
         own_divisor: 400,
@@ -58,12 +58,12 @@ impl LogicalScale {
 /// A part of the paper's size.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Size {
-    /// One divided by this.
+    /// The paper's size is divided by this.
     pub divisor: u64,
 }
 
 impl Size {
-    /// Returns the number of leaves of the table, about.
+    /// Returns the approximate number of the table's leaves.
     pub fn pages(self) -> u64 {
         PAPER_PAGES / self.divisor
     }
@@ -73,13 +73,13 @@ impl Size {
         PAPER_INTERVAL / self.divisor
     }
 
-    /// Returns the number of updates behind the last Δ, which has a lower bound.
+    /// Returns the number of updates behind the last Δ record, at least [`TAIL_MIN`].
     pub fn tail(self) -> u64 {
         (PAPER_TAIL / self.divisor).max(TAIL_MIN)
     }
 
-    /// Returns whether the targets apply to it. In a smaller table, the least batch of the writer, 16 pages, is too
-    /// large a part of the pages that may be dirty.
+    /// Returns whether the targets apply to this size. In a smaller table, the writer's smallest batch of 16 pages is
+    /// too large a part of the pages that may be dirty.
     pub fn is_asked(self) -> bool {
         self.divisor <= 10
     }

@@ -1,5 +1,5 @@
-//! One history for each size of memory and each interval, and the restarts of its crash. They are made when a figure
-//! first needs them.
+//! One history for each size of memory and each checkpoint interval, and the restarts of its crash. A history and its
+//! restarts are made when a figure first needs them.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -17,7 +17,7 @@ use super::restarts::{self, Timed, counted};
 use super::scale::Size;
 use super::{METHODS, Named, method_of};
 
-/// The reports of all methods about one crash, at full speed.
+/// The reports of restarts of one crash by all methods, at full speed.
 pub(super) struct Counted {
     pub reports: BTreeMap<&'static str, TreeReport>,
 }
@@ -42,7 +42,7 @@ pub struct LogicalStand {
     timed: Kept<(Plan, &'static str), Timed>,
 }
 
-/// Returns the kept value, or makes and keeps it.
+/// Returns the stored value of a key, and makes and stores the value at the first call.
 fn kept<K: Ord + Copy, V>(
     of: &Kept<K, V>,
     key: K,
@@ -57,7 +57,7 @@ fn kept<K: Ord + Copy, V>(
 }
 
 impl LogicalStand {
-    /// Makes a table, in memory or in a directory that is made in `data`.
+    /// Makes the table, in memory or in a new directory in `data`.
     ///
     /// # Errors
     /// Errors of the database; a directory that cannot be made.
@@ -83,7 +83,7 @@ impl LogicalStand {
         })
     }
 
-    /// Returns the crash of a history.
+    /// Returns the crash of the history with this plan.
     pub(super) fn crash(&self, lab: &Lab<'_>, plan: Plan) -> Result<Rc<Crash>> {
         kept(&self.crashes, plan, || {
             lab.say(&format!(
@@ -94,7 +94,7 @@ impl LogicalStand {
         })
     }
 
-    /// Returns the reports of all methods about a crash. Fails if they end with different rows.
+    /// Returns the reports of all methods for the crash of a plan. Fails if the methods end with different rows.
     pub(super) fn counted(&self, lab: &Lab<'_>, plan: Plan) -> Result<Rc<Counted>> {
         let crash = self.crash(lab, plan)?;
         kept(&self.counted, plan, || {
@@ -114,8 +114,8 @@ impl LogicalStand {
         })
     }
 
-    /// Restarts a crash by some methods with the speed at which time counts. They take turns, so that a slow phase of
-    /// the machine affects all.
+    /// Restarts a crash by several methods at the timed speed. The methods take turns, so that a slow phase of the
+    /// machine affects all of them.
     pub(super) fn timed(
         &self,
         lab: &Lab<'_>,
@@ -127,7 +127,8 @@ impl LogicalStand {
         let missing: Vec<&Method> = methods.iter().filter(is_new).copied().collect();
         let mut made: Vec<Timed> = missing.iter().map(|_| Timed::default()).collect();
         for round in 1..=lab.scale.logical.repeats.max(1) {
-            // A disk's cache contains the last restart's reads, so each second round goes backwards.
+            // A disk's cache contains the pages that the last restart read. So each second round takes the methods in
+            // reverse order.
             let mut turns: Vec<_> = missing.iter().zip(&mut made).collect();
             if round % 2 == 0 {
                 turns.reverse();
@@ -148,7 +149,7 @@ impl LogicalStand {
         Ok(methods.iter().map(of).collect())
     }
 
-    /// Returns the setting in words.
+    /// Returns a text that describes the setting.
     pub(super) fn setting(&self, lab: &Lab<'_>) -> Vec<String> {
         let size = self.size;
         let of_paper = match size.is_papers() {

@@ -1,7 +1,7 @@
-//! A disk at full speed: writes stay in the operating system's cache until the history is over.
+//! A disk without syncs: writes stay in the operating system's cache until the history is over.
 //!
-//! The histories of the experiments end when their process drops them, and no power fails. So they need not wait for a
-//! disk, which would take most of an hour at the paper's size. The files that they leave are the same.
+//! A history ends when its process drops the database, not with a loss of power. So it need not wait for a disk,
+//! which would take most of an hour at the paper's size. The files that it leaves are the same.
 
 use std::any::Any;
 use std::sync::Arc;

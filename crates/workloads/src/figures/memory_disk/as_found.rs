@@ -1,4 +1,4 @@
-//! TPC-C without injected delays: the engine's own durability on this machine's disk, beside its log in memory.
+//! TPC-C without injected delays: compares the engine with its log on this machine's disk and with its log in memory.
 
 use std::time::Duration;
 
@@ -14,30 +14,30 @@ use crate::drive::{DriveOptions, Limit, RunReport};
 use crate::num::{f64_of, median, ratio};
 use crate::tpcc::bench::TpccBench;
 
-/// Numbers of users.
+/// The numbers of users.
 const USERS: [usize; 2] = [100, 500];
 
-/// One number of users, on the disk and in memory.
+/// The results for one number of users, with the log on the disk and in memory.
 #[derive(Debug, Clone)]
 pub struct Found {
-    /// Users, or clients that do not think.
+    /// The number of users, or of clients that do not think.
     pub users: usize,
-    /// True if they think.
+    /// True if the users think between two transactions.
     pub thinks: bool,
-    /// Transactions a second with the log on the disk, and in memory: each round's.
+    /// The number of transactions a second in each round, with the log on the disk, and with the log in memory.
     pub per_s: [Vec<f64>; 2],
-    /// The median latencies in microseconds, of those that do not think.
+    /// The median latencies of clients that do not think, microseconds, in the same order.
     pub latency_us: [Vec<f64>; 2],
 }
 
 impl Found {
-    /// Returns the median throughput on the disk, and in memory.
+    /// Returns the median throughput with the log on the disk, and with the log in memory.
     #[must_use]
     pub fn tps(&self) -> [f64; 2] {
         self.per_s.each_ref().map(|rounds| median(rounds.clone()))
     }
 
-    /// Returns the median latency on the disk, and in memory.
+    /// Returns the median latency with the log on the disk, and with the log in memory.
     #[must_use]
     pub fn latency(&self) -> [f64; 2] {
         self.latency_us
@@ -45,7 +45,7 @@ impl Found {
             .map(|rounds| median(rounds.clone()))
     }
 
-    /// Returns the throughput in memory over that on the disk.
+    /// Returns the throughput with the log in memory, divided by that with the log on the disk.
     #[must_use]
     pub fn gain(&self) -> f64 {
         let [disk, memory] = self.tps();
@@ -56,13 +56,13 @@ impl Found {
 /// The measurements on this machine.
 #[derive(Debug)]
 pub struct AsFound {
-    /// The folder of the disk's log.
+    /// The folder of the log on the disk.
     pub folder: String,
-    /// By users who think, then by clients who do not.
+    /// The results of users who think, and then those of clients who do not.
     pub found: Vec<Found>,
 }
 
-/// Measures it, the media in turn.
+/// Measures TPC-C on both media in turn.
 ///
 /// # Errors
 /// Errors of the engine and of the data folder's disk.

@@ -1,4 +1,5 @@
-//! Formulas 3 and 4: the delay of a block on disk and in memory, the paper's beside this machine's.
+//! Formulas 3 and 4: the delay of a block on disk and in memory. Compares the paper's delays with
+//! those of this machine.
 
 use anyhow::Result;
 
@@ -14,10 +15,10 @@ use crate::num::{ratio, rounded};
 /// The names of the media, in the order in which they are measured.
 const NAMES: [&str; 3] = ["a durable write", "a copy in memory", "a round trip by TCP"];
 
-/// One size of a block.
+/// The results for one size of a block.
 struct Point {
     block_kb: u32,
-    /// By [`NAMES`].
+    /// The times on each medium, in the order of [`NAMES`].
     took: [Took; 3],
 }
 

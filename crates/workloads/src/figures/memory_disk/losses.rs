@@ -1,10 +1,10 @@
-//! Closed forms of the rate at which a log in the memory of mirrored nodes loses data.
+//! Formulas in closed form for the rate at which a log in the memory of mirrored nodes loses data.
 //!
-//! A node's memory is lost when it fails. The node is back, empty, after a fixed time. Times to failure are
-//! exponential. A group is *mirrored* while its two nodes and, if its copy counts, the writer are up. Under load a
-//! mirrored group always has a tail that is on no disk. The first failure opens a *window*, at whose end the tail is on
-//! a disk. From then on each write waits for the disk until the group is mirrored again. Data are lost if the last
-//! holder of the tail fails inside the window.
+//! A node's memory is lost when the node fails. The node is back, empty, after a fixed time. Times to failure are
+//! exponential. A group is *mirrored* while its two nodes are up and, if the writer's copy counts, the writer is up.
+//! Under load, a mirrored group always has a *tail* of the log that is on no disk. The first failure opens a
+//! *window*, at whose end the tail is on a disk. From then on, each write waits for the disk until the group is
+//! mirrored again. Data are lost if the last holder of the tail fails within the window.
 //!
 //! | holders | window | rate of losses, to the first order |
 //! |---|---|---|
@@ -13,55 +13,57 @@
 //! | two nodes and the writer, whose failure takes a takeover T until the tail is drained | E, or T once the writer has failed | (E + T)² / (MTTF² MTTF of the writer) |
 //! | all at one power supply | none: they fail together | 1 / MTTF of the supply |
 //!
-//! The third row sums three orders of failure. The first is a node, then both others within E (E²). The second is a
-//! node, the writer within E, the other node within T (2 E T). The third is the writer, then both nodes within T (T²).
+//! The rate in the third row is the sum of three sequences of failures. The first is a node, and then the other node
+//! and the writer, both within E (E²). The second is a node, the writer within E, and the other node within T (2 E
+//! T). The third is the writer, and then both nodes within T (T²).
 //!
 //! # Source
-//! 003, section 3.2, which counts the wrong event: all nodes at once.
+//! 003, section 3.2. The paper counts the wrong event: that all nodes are down at once.
 //!
 //! # Deviations
-//! [`Cluster::losses_per_s`] has only one approximation: power fails rarely enough not to meet another failure. A group
-//! leaves the mirrored state at the rate of its failures times the chance that all of it is up. Each time it loses data
-//! with the same chance, because remaining lives are exponential. So the form holds for failures that are as frequent
-//! as a simulation needs them.
+//! [`Cluster::losses_per_s`] makes only one approximation: a failure of power is so rare that it does not coincide
+//! with another failure. A group leaves the mirrored state at a rate that is the rate of its failures times the
+//! chance that all of it is up. Each time, it loses data with the same chance, because remaining lifetimes are
+//! exponential. So the formula is also valid for failures as frequent as a simulation needs them.
 
-/// Seconds of a year of 365.25 days.
+/// The number of seconds of a year of 365.25 days.
 pub const YEAR_S: f64 = 31_557_600.0;
 /// The paper's time between two failures of a node: one week, seconds.
 pub const PAPER_MTTF_S: f64 = 604_800.0;
 /// The paper's time of a repair: one minute, seconds.
 pub const PAPER_REPAIR_S: f64 = 60.0;
-/// The paper's nodes; each two of them are a group.
+/// The number of the paper's nodes. Each two nodes are a group.
 pub const PAPER_NODES: u32 = 8;
 
-/// A writer that keeps the tail, too.
+/// A writer that also keeps the tail.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Writer {
-    /// Mean time between two of its failures, seconds.
+    /// The mean time between two failures of the writer, seconds.
     pub mttf_s: f64,
-    /// From its failure until the next writer has drained the tail and is up, seconds.
+    /// The time from a failure of the writer until the next writer has drained the tail and is up, seconds.
     pub takeover_s: f64,
 }
 
-/// Groups of two nodes, and the other parts that fail.
+/// Groups of two nodes, with the other components that can fail.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Cluster {
-    /// Pairs of nodes; one if there is a writer.
+    /// The number of pairs of nodes; 1 if there is a writer.
     pub groups: usize,
-    /// Mean time between two failures of a node, seconds.
+    /// The mean time between two failures of a node, seconds.
     pub mttf_s: f64,
     /// The time that a node is away after a failure, seconds.
     pub repair_s: f64,
-    /// From the failure of a node until the tail is on a disk, seconds; at most the repair.
+    /// The time from the failure of a node until the tail is on a disk, seconds. It is at most `repair_s`.
     pub exposure_s: f64,
     /// The writer, if its copy of the tail counts.
     pub writer: Option<Writer>,
-    /// Mean time between two failures of a power supply that all share, seconds.
+    /// The mean time between two failures of the power supply that all components share, seconds.
     pub power_mttf_s: Option<f64>,
 }
 
 impl Cluster {
-    /// Returns the paper's nodes in `groups` pairs. A tail is copied `exposure_s` seconds after the failure of a node.
+    /// Returns `groups` pairs of nodes with the paper's times. A tail is copied to a disk `exposure_s` seconds after
+    /// the failure of a node.
     #[must_use]
     pub fn of_paper(groups: usize, exposure_s: f64) -> Cluster {
         Cluster {
@@ -87,7 +89,7 @@ impl Cluster {
         }
     }
 
-    /// Adds one power supply for all.
+    /// Adds a power supply that all components share.
     #[must_use]
     pub fn with_power(self, mttf_years: f64) -> Cluster {
         Cluster {
@@ -96,7 +98,7 @@ impl Cluster {
         }
     }
 
-    /// Divides the times between failures of nodes and writer by `times`.
+    /// Makes nodes and writer fail `times` times as often.
     #[must_use]
     pub fn accelerated(self, times: f64) -> Cluster {
         assert!(times >= 1.0, "failures become more frequent, {times} times");
@@ -110,7 +112,7 @@ impl Cluster {
         }
     }
 
-    /// Returns the losses in a second.
+    /// Returns the mean number of losses in a second.
     #[must_use]
     pub fn losses_per_s(&self) -> f64 {
         assert!(
@@ -125,7 +127,8 @@ impl Cluster {
                 let writer_rate = 1.0 / writer.mttf_s;
                 let writer_up = writer.mttf_s / (writer.mttf_s + writer.takeover_s);
                 let both = rate + writer_rate;
-                // The other node survives until the writer fails inside the window, and then the takeover.
+                // The other node survives until the writer fails within the window, and then until the end of the
+                // takeover.
                 let survives = (-rate * writer.takeover_s).exp() * writer_rate / both
                     * failing(both, self.exposure_s);
                 let node_first = failing(writer_rate, self.exposure_s) - survives;
@@ -146,7 +149,7 @@ impl Cluster {
     }
 }
 
-/// Returns the chance of a failure within some time, at a rate of failures.
+/// Returns the chance of at least one failure within some time, if failures have this rate.
 fn failing(rate: f64, within_s: f64) -> f64 {
     -(-rate * within_s).exp_m1()
 }
@@ -202,7 +205,7 @@ mod tests {
             ..pair
         };
         assert!(with(1e30).years() > 1e12);
-        // A writer that is down whenever a node fails leaves only the other node's failure in the window.
+        // If the writer is almost always down, data are lost when the other node fails within the window.
         let lost = with(1e-3);
         let node_first = 2.0 / WEEK * failing(1.0 / WEEK, 0.15);
         assert!(lost.losses_per_s() < node_first * 1.01);

@@ -1,6 +1,6 @@
-//! The media that a block of the log is written to, and the time that a lone writer waits for each.
+//! The media to which a block of the log is written, and the time that a single writer waits for each.
 //!
-//! All media take blocks of all sizes in turn, so that other work of the machine affects all of them.
+//! Blocks of all sizes are written to all media in turn, so that other work of the machine affects all of them.
 
 use std::hint::black_box;
 use std::io::{Read, Write};
@@ -16,14 +16,14 @@ use perdura_device::{Access, AlignedBuf, Disk, File, FileDisk, Through};
 use super::super::scratch::Scratch;
 use crate::num::median;
 
-/// The bytes that a medium takes before it begins again at its start.
+/// A medium is written again from its start after this number of bytes.
 const SPAN: usize = 16 << 20;
-/// Copies that are timed together, because one takes less time than reading the clock.
+/// The number of copies that are timed together, because one copy takes less time than reading the clock.
 const COPIES: u32 = 64;
 
-/// A destination of blocks, which returns when a block counts as written.
+/// A destination of blocks.
 pub trait Medium {
-    /// Writes a block.
+    /// Writes a block. Returns when the block counts as written.
     ///
     /// # Errors
     /// Errors of the device and of the connection.
@@ -35,7 +35,7 @@ pub trait Medium {
     }
 }
 
-/// Returns the place of the next block in a ring of [`SPAN`] bytes.
+/// Returns the offset of the next block in a ring of [`SPAN`] bytes.
 fn place(at: &mut usize, len: usize) -> usize {
     assert!(len <= SPAN, "a block of {len} bytes fits");
     if *at + len > SPAN {
@@ -46,7 +46,7 @@ fn place(at: &mut usize, len: usize) -> usize {
     place
 }
 
-/// A file that was written once, so that a sync has no metadata to write.
+/// A file that is written completely before it is used, so that a sync has no metadata to write.
 pub struct OnDisk {
     file: Arc<dyn File>,
     at: usize,
@@ -55,7 +55,7 @@ pub struct OnDisk {
 }
 
 impl OnDisk {
-    /// Makes a new file in a directory that is made in `folder`.
+    /// Makes the file in a new directory in `folder`.
     ///
     /// # Errors
     /// Errors of the file system.
@@ -122,7 +122,8 @@ impl Medium for InMemory {
     }
 }
 
-/// The memory of a thread that is reached by TCP over the loopback and acknowledges each block with the bytes it holds.
+/// The memory of another thread. Blocks are sent to the thread by TCP over the loopback. The thread acknowledges each
+/// block with the number of bytes that it has received.
 pub struct Acknowledged {
     stream: TcpStream,
     sent: u64,
@@ -181,7 +182,7 @@ impl Drop for Acknowledged {
     }
 }
 
-/// Takes blocks into memory until the connection ends.
+/// Receives blocks into memory and acknowledges them until the connection ends.
 fn acknowledge(mut stream: TcpStream) {
     let mut ring = vec![1; SPAN];
     let (mut at, mut held) = (0, 0_u64);
@@ -210,11 +211,11 @@ fn acknowledge(mut stream: TcpStream) {
 pub struct Took {
     /// The median.
     pub p50: f64,
-    /// 99 of 100 are at most this.
+    /// The time that 99 of 100 blocks do not exceed.
     pub p99: f64,
 }
 
-/// Writes blocks to the media, all sizes and media in turn. Returns their times by size, then by medium.
+/// Writes blocks to the media, all sizes and media in turn. Returns the times by size and then by medium.
 ///
 /// # Errors
 /// Errors of a medium.
@@ -228,7 +229,7 @@ pub fn measure(
     let mut times = vec![vec![Vec::with_capacity(rounds); media.len()]; sizes.len()];
     for round in 0..rounds {
         for (block, times) in blocks.iter_mut().zip(&mut times) {
-            // No two blocks are equal, so that no layer below can omit one.
+            // No two blocks are equal, so that no layer below can skip a write.
             block[..8].copy_from_slice(&u64::try_from(round)?.to_le_bytes());
             for (medium, times) in media.iter_mut().zip(times) {
                 let batch = medium.batch();
@@ -258,7 +259,7 @@ fn took(mut times: Vec<f64>) -> Took {
 /// # Errors
 /// Errors of the file system.
 pub fn is_in_memory(folder: &Path) -> Result<bool> {
-    /// The kind of a file system in memory, `TMPFS_MAGIC`.
+    /// The kind that the system reports for a file system in memory, `TMPFS_MAGIC`.
     const IN_MEMORY: u64 = 0x0102_1994;
     let stat = rustix::fs::statfs(folder);
     let stat = stat.with_context(|| format!("looking at {}", folder.display()))?;

@@ -19,9 +19,9 @@
 //! *A Database Redo Log System Based on Virtual Memory Disk* (003), sections 3.2 and 4.2.
 //!
 //! # Deviations
-//! The paper counts the chance that all nodes are down at once. Data are lost when one pair is down while its tail is
-//! not copied to a disk, and [`losses`] counts that. The paper's tables need two assumptions that it does not print:
-//! the redo of a transaction and the think time ([`tables`]).
+//! The paper computes the chance that all nodes are down at once. But data are lost already when one pair of nodes is
+//! down while its tail is on no disk, and [`losses`] computes that. The paper's tables need two assumptions that the
+//! paper does not print: the size of a transaction's redo, and the think time ([`tables`]).
 
 use self::tables::{FITTED_GAIN, REDO_KB, Tables};
 use super::Lab;
@@ -39,7 +39,7 @@ pub mod table3;
 pub mod tables;
 pub mod users;
 
-/// Returns the assumptions and settings of tables 2 and 3, in words.
+/// Returns texts that describe the assumptions and settings of tables 2 and 3.
 fn setting(lab: &Lab<'_>, tables: &Tables) -> Vec<String> {
     let scale = &lab.scale.memory_disk;
     vec![
@@ -67,7 +67,8 @@ fn setting(lab: &Lab<'_>, tables: &Tables) -> Vec<String> {
     ]
 }
 
-/// Returns the lines of a table for a terminal: columns of numbers to the right, others to the left.
+/// Returns the lines of a table for a terminal. Columns of numbers are aligned to the right, and the others to the
+/// left.
 fn table(head: &[&str], rows: &[Vec<String>]) -> Vec<String> {
     let columns = head.iter().enumerate().map(|(column, name)| {
         let cells = || rows.iter().map(move |row| row[column].as_str());

@@ -1,35 +1,35 @@
-//! Nodes that fail and return, simulated event by event, to check the results of [`losses`](super::losses).
+//! Simulates nodes that fail and return, event by event, to check the results of [`losses`](super::losses).
 //!
-//! Each clock is the time that is left until its event. So a window of a fraction of a second keeps its precision over
-//! a million years. The seed decides everything.
+//! Each clock has the time that is left until its event. So a window of a fraction of a second keeps its precision
+//! over a million years. The result depends only on the seed.
 
 use fastrand::Rng;
 
 use super::losses::{Cluster, YEAR_S};
 use crate::num::{f64_of, ratio};
 
-/// The bit of the writer among the holders of a tail; nodes have the two below it.
+/// The writer's bit in a set of holders. The two nodes have the bits 1 and 2.
 const WRITER: u8 = 4;
-/// The holders of a group without a writer's copy.
+/// The set of both nodes: the holders of a tail if the writer has no copy.
 const NODES: u8 = 3;
 
 /// The state of a group's tail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Tail {
-    /// All holders have it, no disk has.
+    /// All holders have the tail, and no disk has it.
     Mirrored,
-    /// A window is open. These holders are left.
+    /// A window is open, and these holders still have the tail.
     Exposed(u8),
-    /// On a disk, or lost.
+    /// The tail is on a disk, or lost.
     Settled,
 }
 
 /// The event of a clock.
 #[derive(Debug, Clone, Copy)]
 enum What {
-    /// The end of a group's window. It comes before the return of a node at the same instant.
+    /// The end of a group's window. At the same instant, it comes before the return of a node.
     Window(usize),
-    /// The failure or the return of a node: its group, and its bit.
+    /// The failure or the return of a node, given by its group and its bit.
     Node(usize, u8),
     /// The failure of the writer, or the end of the takeover.
     Writer,
@@ -42,7 +42,7 @@ enum What {
 pub struct Found {
     /// The number of losses of data.
     pub losses: u64,
-    /// Events that were simulated.
+    /// The number of simulated events.
     pub events: u64,
     /// The simulated time, seconds.
     pub seconds: f64,
@@ -56,7 +56,7 @@ impl Found {
     }
 }
 
-/// A cluster in its simulated time.
+/// The state of a simulated cluster.
 struct Nodes {
     cluster: Cluster,
     random: Rng,
@@ -108,7 +108,7 @@ impl Nodes {
         nodes
     }
 
-    /// Draws a lifetime, seconds.
+    /// Draws the time until a component fails, seconds.
     fn life(&mut self, clock: usize) -> f64 {
         let mean = match self.what[clock] {
             What::Window(_) => return f64::INFINITY,
@@ -122,7 +122,7 @@ impl Nodes {
         -mean * (1.0 - self.random.f64()).ln()
     }
 
-    /// Runs the next event. Returns the time until it came.
+    /// Runs the next event. Returns the simulated time that passed until it.
     fn step(&mut self, losses: &mut u64) -> f64 {
         let mut next = 0;
         for (clock, left) in self.left.iter().enumerate() {
@@ -164,7 +164,8 @@ impl Nodes {
         self.left[clock] = for_s;
     }
 
-    /// Removes a holder of a group's tail. Returns whether data are lost.
+    /// Removes a holder of a group's tail after its failure. Returns true if the last holder is gone, so that data
+    /// are lost.
     fn holder_fails(&mut self, group: usize, bit: u8, window_s: f64) -> bool {
         let all = match self.cluster.writer {
             Some(_) => NODES | WRITER,
@@ -173,7 +174,8 @@ impl Nodes {
         let (holders, opens) = match self.tails[group] {
             Tail::Settled => return false,
             Tail::Mirrored => (all & !bit, true),
-            // The copy of a writer that fails stops. The takeover restarts it.
+            // A failed writer no longer copies the tail to a disk. The takeover begins the copy again, so the window
+            // is set anew.
             Tail::Exposed(holders) => (holders & !bit, bit == WRITER),
         };
         if holders == 0 {
@@ -188,7 +190,7 @@ impl Nodes {
         false
     }
 
-    /// Notes that a node or the writer is back, without a tail.
+    /// Notes that a node or the writer is up again, without a tail.
     fn returns(&mut self, clock: usize, group: usize) {
         self.up[clock] = true;
         self.left[clock] = self.life(clock);
@@ -208,7 +210,7 @@ impl Nodes {
         }
     }
 
-    /// Takes everything down at once. Returns whether data are lost, which means that a tail was on no disk.
+    /// Takes all components down at once. Returns true if a tail was on no disk, so that data are lost.
     fn power_fails(&mut self) -> bool {
         for clock in 0..self.what.len() {
             match self.what[clock] {

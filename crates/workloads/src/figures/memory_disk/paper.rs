@@ -1,26 +1,26 @@
-//! The printed results of paper 003: formulas 3 and 4, tables 2 and 3.
+//! The results that paper 003 prints: formulas 3 and 4, tables 2 and 3.
 //!
-//! The formulas give delays in units of 0.1 ms for blocks of L KB. Formula 4 is that of the memory disk. The paper
-//! prints the disk's symbol on its left side.
+//! The formulas give the delay of a block of L KB in units of 0.1 ms. Formula 4 is about the memory disk, although
+//! the paper prints the disk's symbol on its left side.
 
 use crate::num::{count_f64, ratio};
 
 /// A delay that grows linearly with the size of a block.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Formula {
-    /// For each KB, in 0.1 ms.
+    /// The delay for each KB, 0.1 ms.
     per_kb: f64,
-    /// For each block, in 0.1 ms.
+    /// The delay for each block, 0.1 ms.
     base: f64,
 }
 
 impl Formula {
-    /// Formula 3: a block onto the disk.
+    /// Formula 3: the delay of writing a block to the disk.
     pub const DISK: Formula = Formula {
         per_kb: 0.27,
         base: 66.0,
     };
-    /// Formula 4: a block into the memory of a node.
+    /// Formula 4: the delay of writing a block to the memory of a node.
     pub const MEMORY: Formula = Formula {
         per_kb: 0.064,
         base: 0.025,
@@ -63,7 +63,7 @@ pub const TABLE_3: [[u32; 5]; 5] = [
 /// The average gains that the paper prints, by the size of a block.
 pub const PRINTED_GAINS: [f64; 5] = [1.12, 1.09, 1.09, 1.06, 1.06];
 
-/// Returns the gain of a cell: table 3 over table 2.
+/// Returns the gain of a cell: its value in table 3, divided by that in table 2.
 #[must_use]
 pub fn gain(user: usize, block: usize) -> f64 {
     f64::from(TABLE_3[user][block]) / f64::from(TABLE_2[user][block])

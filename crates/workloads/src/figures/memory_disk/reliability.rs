@@ -1,4 +1,4 @@
-//! Section 3.2: the frequency and the causes of losses of data, with closed forms and a simulation beside each.
+//! Section 3.2: the frequency and the causes of losses of data, from closed forms and from a simulation.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -16,11 +16,11 @@ use super::nodes::{Found, simulate};
 use super::table;
 use crate::num::rounded;
 
-/// The time from the failure of a node until the tail is on a disk, where that is bounded, seconds.
+/// The time from the failure of a node until the tail is on a disk, seconds, in the cases that bound it.
 const EXPOSURE_S: f64 = 0.15;
 /// The assumed times between two failures of a shared power supply, years.
 const POWER_YEARS: [f64; 2] = [2.0, 5.0];
-/// The exposures of the picture's lines, seconds.
+/// The exposures for which the lines of the plot are computed, seconds.
 const EXPOSURES_S: [f64; 9] = [0.05, 0.15, 0.5, 1.0, 3.0, 10.0, 20.0, 40.0, 60.0];
 
 /// A cluster and the settings of its simulation.
@@ -38,19 +38,21 @@ struct Point<'a> {
 }
 
 impl Point<'_> {
-    /// Returns the years between two losses in the simulation, corrected for the acceleration by the closed form.
+    /// Returns the mean time between two losses in the simulation, years. The acceleration is corrected by the ratio
+    /// of the closed forms.
     fn years(&self) -> f64 {
         let cluster = self.case.cluster;
         self.found.years() * cluster.years() / cluster.accelerated(self.case.times).years()
     }
 
-    /// Returns the result of the simulation over that of the closed form.
+    /// Returns the result of the simulation, divided by that of the closed form.
     fn of_closed(&self) -> f64 {
         self.years() / self.case.cluster.years()
     }
 }
 
-/// Returns all cases to simulate. Exposures are simulated if a failure causes a loss with a chance of 1/10,000 or more.
+/// Returns all cases to simulate. An exposure is simulated if a failure causes a loss with a chance of at least
+/// 1/10,000.
 fn cases() -> Vec<Case> {
     let pair = |exposure_s| Cluster::of_paper(1, exposure_s);
     let four = |exposure_s| Cluster::of_paper(4, exposure_s);
@@ -102,7 +104,7 @@ fn cases() -> Vec<Case> {
 /// Makes the figure.
 ///
 /// # Errors
-/// Never fails.
+/// None: the function always succeeds.
 pub fn make(lab: &Lab<'_>) -> Result<Figure> {
     let cases = cases();
     let points = simulated(lab, &cases);
@@ -136,7 +138,8 @@ pub fn make(lab: &Lab<'_>) -> Result<Figure> {
     })
 }
 
-/// Simulates the cases, one at a time on each core. A case's seed follows from its number alone.
+/// Simulates the cases in parallel, one on each core. The seed of a case depends only on the lab's seed and the
+/// number of the case.
 fn simulated<'a>(lab: &Lab<'_>, cases: &'a [Case]) -> Vec<Point<'a>> {
     let (losses, seed) = (lab.scale.memory_disk.losses, lab.seed);
     let next = AtomicUsize::new(0);
@@ -169,7 +172,7 @@ fn simulated<'a>(lab: &Lab<'_>, cases: &'a [Case]) -> Vec<Point<'a>> {
     points.into_iter().map(|(_, point)| point).collect()
 }
 
-/// Returns the numbers of a case that are settings, not results.
+/// Returns those numbers of a case that are settings.
 fn shape(cluster: &Cluster) -> [Option<f64>; 3] {
     let power = cluster.power_mttf_s.map(|mttf| mttf / YEAR_S);
     let takeover = cluster.writer.map(|writer| writer.takeover_s);

@@ -7,22 +7,22 @@ use crate::tpcc::inputs::Scale as Warehouses;
 /// The sizes of the experiments.
 #[derive(Debug, Clone, Copy)]
 pub struct MemoryDiskScale {
-    /// Blocks of each size that each medium takes.
+    /// The number of blocks of each size that are written to each medium.
     pub delay_rounds: usize,
-    /// Losses that a simulation waits for.
+    /// The number of losses after which a simulation ends.
     pub losses: u64,
-    /// TPC-C of tables 2 and 3.
+    /// The size of TPC-C in tables 2 and 3.
     pub warehouses: Warehouses,
-    /// The virtual time of the cells with the most users. Cells with fewer users run longer in proportion.
+    /// The virtual time of a cell with the most users. A cell with fewer users runs longer in proportion.
     pub virtual_time: Duration,
     /// The length of the runs in real time.
     pub real_time: Duration,
-    /// Rounds of the measurements without injected delays. The median counts.
+    /// The number of rounds of the measurements without injected delays. The median counts.
     pub found_rounds: usize,
 }
 
 impl MemoryDiskScale {
-    /// Half a minute each.
+    /// Sizes with which each figure takes half a minute.
     pub const FULL: MemoryDiskScale = MemoryDiskScale {
         delay_rounds: 5_000,
         losses: 40_000,
@@ -36,7 +36,7 @@ impl MemoryDiskScale {
         found_rounds: 5,
     };
 
-    /// A few seconds each. The standard error of 8,000 losses is 1.1 %.
+    /// Sizes with which each figure takes a few seconds. The standard error of 8,000 losses is 1.1 %.
     pub const SMALL: MemoryDiskScale = MemoryDiskScale {
         delay_rounds: 1_000,
         losses: 8_000,
@@ -50,7 +50,7 @@ impl MemoryDiskScale {
         found_rounds: 3,
     };
 
-    /// Only to try the machinery.
+    /// Sizes that only test the code of the experiment.
     pub const TINY: MemoryDiskScale = MemoryDiskScale {
         delay_rounds: 5,
         losses: 20,

@@ -1,4 +1,5 @@
-//! Table 2: TPC-C by users and blocks with the log on the disk; and without injected delays, as found here.
+//! Table 2: TPC-C with the log on the disk, by users and blocks. Also shows TPC-C on this machine without injected
+//! delays.
 
 use anyhow::Result;
 use serde_json::Value;
@@ -74,7 +75,7 @@ pub fn make(lab: &Lab<'_>) -> Result<Figure> {
     })
 }
 
-/// Returns lines by users, one for each size of a block.
+/// Returns a panel with a line for each size of a block, by the number of users.
 pub(super) fn panel(title: &str, y: &str, of: &dyn Fn(usize, usize) -> f64) -> Panel {
     let line = |(block, block_kb): (usize, &u32)| {
         let points = USERS.iter().enumerate();
@@ -88,7 +89,7 @@ pub(super) fn panel(title: &str, y: &str, of: &dyn Fn(usize, usize) -> f64) -> P
     )
 }
 
-/// Returns a table as the paper prints it.
+/// Returns a table in the paper's form.
 pub(super) fn by_users(tables: &Tables, of: &dyn Fn(&Pair) -> Ended) -> Vec<String> {
     let mut head = vec!["users".to_owned()];
     head.extend(BLOCKS_KB.iter().map(|block_kb| format!("{block_kb} KB")));
@@ -101,7 +102,7 @@ pub(super) fn by_users(tables: &Tables, of: &dyn Fn(&Pair) -> Ended) -> Vec<Stri
     table(&head, &rows)
 }
 
-/// Returns the cells of a table beside the paper's.
+/// Returns the cells of a table, each with the paper's value.
 pub(super) fn rows(
     tables: &Tables,
     paper: &[[u32; 5]; 5],

@@ -1,5 +1,5 @@
-//! Table 3: TPC-C by users and blocks with the log in memory. It also shows the gain over table 2, and its dependence
-//! on the redo of a transaction.
+//! Table 3: TPC-C with the log in memory, by users and blocks. Also shows the gain over table 2, and how the gain
+//! depends on the size of a transaction's redo.
 
 use anyhow::Result;
 use serde_json::Value;
@@ -14,13 +14,13 @@ use super::tables::{FITTED_GAIN, REDO_KB, REDOS_KB, Tables, Varied, closed_gain}
 use super::{setting, table};
 use crate::num::{count_f64, ratio, rounded};
 
-/// The largest difference of a predicted gain from its target.
+/// The largest allowed difference of a predicted gain from its target.
 const GAIN_WITHIN: f64 = 0.03;
-/// The largest difference of the means of the paper's cells from those computed by hand.
+/// The largest allowed difference between the mean of the paper's cells and the mean computed by hand.
 const MEAN_WITHIN: f64 = 0.000_6;
-/// The means of the gains of the paper's cells, by the size of a block.
+/// The mean gains of the paper's cells, computed by hand, by the size of a block.
 const MEANS: [f64; 5] = [1.115, 1.091, 1.097, 1.061, 1.055];
-/// The targets of the gains here, by the size of a block.
+/// The targets for the gains that are measured here, by the size of a block.
 const ASKED: [Target; 5] = [
     Target::Within(FITTED_GAIN, 0.005),
     Target::Within(1.08, GAIN_WITHIN),
@@ -72,13 +72,13 @@ pub fn make(lab: &Lab<'_>) -> Result<Figure> {
     })
 }
 
-/// Returns the mean of the gains here at a size of a block.
+/// Returns the mean measured gain at a size of a block.
 fn mean(tables: &Tables, block: usize) -> f64 {
     let gains = tables.cells.iter().map(|row| row[block].gain());
     ratio(gains.sum(), count_f64(USERS.len()))
 }
 
-/// Returns the largest difference between gains of one size of a block, over all sizes.
+/// Returns the largest difference between two gains at the same size of a block.
 fn widest(gain: &dyn Fn(usize, usize) -> f64) -> f64 {
     let spread = |block: usize| {
         let gains = || (0..USERS.len()).map(|user| gain(user, block));

@@ -1,9 +1,9 @@
-//! The runs of tables 2 and 3: TPC-C by users and by blocks, with the paper's delays injected.
+//! The runs of tables 2 and 3: TPC-C, by users and by blocks, with the paper's delays injected.
 //!
 //! A transaction's redo is padded to B KB and is sent in blocks of L KB. The user waits for each block: ceil(B / L)
-//! delays of formula 3 or 4. Transactions are executed on the engine, page-addressed and in memory. Users, waits and
-//! think times pass in virtual time ([`users`](super::users)). The think time is fitted so that one cell, 100 users at
-//! 4 KB, gains as much as the paper prints for that block. The other cells are predictions.
+//! delays of formula 3 or 4. The engine executes the transactions, page-addressed and in memory. The times of users,
+//! waits and thinking pass in virtual time ([`users`](super::users)). The think time is fitted to one cell, 100 users
+//! at 4 KB: there the gain must equal the one that the paper prints for that block. The other cells are predictions.
 
 use std::time::Duration;
 
@@ -25,19 +25,19 @@ use crate::tpcc::inputs::{Kind, Mix};
 pub const REDO_KB: f64 = 10.0;
 /// Other values of B.
 pub const REDOS_KB: [f64; 9] = [0.5, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 10.0, 12.0];
-/// The gain to which the think time is fitted: the paper's for its smallest block.
+/// The gain to which the think time is fitted: the paper's gain for its smallest block.
 pub const FITTED_GAIN: f64 = PRINTED_GAINS[0];
-/// The difference from that gain at which a fit ends.
+/// A fit ends when the gain differs from [`FITTED_GAIN`] by at most this.
 const FITTED_WITHIN: f64 = 0.000_5;
-/// Trials of a fit.
+/// The most trials of a fit.
 const FITS_MAX: usize = 5;
-/// The number of transactions after which a checkpoint is taken, between two cells. It cuts the log.
+/// After this number of transactions, a checkpoint is taken between two cells, so that the log is truncated.
 const CHECKPOINT_EVERY: u64 = 100_000;
 
-/// One cell of a table, or a variation of one.
+/// The settings of one cell of a table, or of a variation of a cell.
 #[derive(Debug, Clone, Copy)]
 pub struct Cell {
-    /// Users.
+    /// The number of users.
     pub users: u32,
     /// L, KB.
     pub block_kb: u32,
@@ -45,14 +45,14 @@ pub struct Cell {
     pub redo_kb: f64,
     /// The medium of the log.
     pub medium: Formula,
-    /// The mean of the think times.
+    /// The mean think time.
     pub think: Duration,
-    /// True if a transaction that changes nothing waits, too.
+    /// True if a user also waits for a transaction that changed nothing.
     pub readers_wait: bool,
 }
 
 impl Cell {
-    /// Returns the fitted cell with the log on the disk.
+    /// Returns the cell to which the think time is fitted, with the log on the disk.
     fn first(think: Duration) -> Cell {
         Cell {
             users: USERS[0],
@@ -69,7 +69,7 @@ impl Cell {
         blocks(self.redo_kb, self.block_kb)
     }
 
-    /// Returns the time that a user waits for a transaction's redo.
+    /// Returns the time that a user waits for the redo of a transaction.
     #[must_use]
     pub fn wait(&self) -> Duration {
         let ms = self.blocks() * self.medium.ms(self.block_kb);
@@ -83,7 +83,7 @@ fn blocks(redo_kb: f64, block_kb: u32) -> f64 {
     (redo_kb / f64::from(block_kb)).ceil()
 }
 
-/// Returns the gain of a user with this think time, if executing takes no time.
+/// Returns the gain in closed form: that of users with this think time, if execution takes no time.
 #[must_use]
 pub fn closed_gain(think: Duration, redo_kb: f64, block_kb: u32) -> f64 {
     let blocks = blocks(redo_kb, block_kb);
@@ -91,7 +91,7 @@ pub fn closed_gain(think: Duration, redo_kb: f64, block_kb: u32) -> f64 {
     cycle(Formula::DISK) / cycle(Formula::MEMORY)
 }
 
-/// Returns the think time with which the closed form has a gain.
+/// Returns the think time at which the closed form gives this gain.
 #[must_use]
 pub fn closed_think(gain: f64, redo_kb: f64, block_kb: u32) -> Duration {
     assert!(gain > 1.0, "memory gains");
@@ -101,24 +101,24 @@ pub fn closed_think(gain: f64, redo_kb: f64, block_kb: u32) -> Duration {
     Duration::from_secs_f64(ms / 1e3)
 }
 
-/// Both media at one cell.
+/// The results of one cell with both media.
 #[derive(Debug, Clone, Copy)]
 pub struct Pair {
-    /// The log on the disk.
+    /// The result with the log on the disk.
     pub disk: Ended,
-    /// The log in memory.
+    /// The result with the log in memory.
     pub memory: Ended,
 }
 
 impl Pair {
-    /// Returns the throughput in memory over that on the disk.
+    /// Returns the throughput with the log in memory, divided by that with the log on the disk.
     #[must_use]
     pub fn gain(&self) -> f64 {
         ratio(self.memory.per_s(), self.disk.per_s())
     }
 }
 
-/// A variation of B.
+/// The results of a cell with another value of B.
 #[derive(Debug, Clone, Copy)]
 pub struct Varied {
     /// B, KB.
@@ -134,19 +134,19 @@ pub struct Varied {
 pub struct Tables {
     /// The fitted think time.
     pub think: Duration,
-    /// The fitted think time if a transaction that changes nothing does not wait.
+    /// The think time that is fitted if users do not wait for transactions that change nothing.
     pub think_of_writers: Duration,
-    /// By users, then by blocks.
+    /// The results of the cells, by users and then by blocks.
     pub cells: [[Pair; 5]; 5],
-    /// By B and L.
+    /// The results with other values of B, by B and L.
     pub varied: Vec<Varied>,
-    /// The fitted cell in real time.
+    /// The results of the fitted cell in real time.
     pub real: Pair,
     /// The results without injected delays.
     pub found: AsFound,
-    /// The bytes that a transaction really logged.
+    /// The number of bytes that a transaction really logged on average.
     pub logged_bytes: f64,
-    /// The time of executing a transaction, microseconds.
+    /// The mean time of executing a transaction, microseconds.
     pub executed_us: f64,
 }
 
@@ -155,16 +155,16 @@ struct Stand<'a> {
     lab: &'a Lab<'a>,
     bench: TpccBench,
     db: Db,
-    /// Transactions since the last checkpoint.
+    /// The number of transactions since the last checkpoint.
     since: u64,
     executed: u64,
     busy: Duration,
-    /// Transactions whose bytes were measured, and the bytes.
+    /// The number of transactions whose bytes were measured, and the number of those bytes.
     sized: (u64, u64),
 }
 
 impl Tables {
-    /// Runs and measures all of it.
+    /// Runs and measures everything that the tables consist of.
     ///
     /// # Errors
     /// Errors of the engine and of the data folder's disk.
@@ -197,7 +197,7 @@ impl Tables {
                     block_kb,
                     ..first
                 };
-                // An equal number of blocks has equal waits, so the run is the same.
+                // A cell with an equal number of blocks has equal waits, so its result is used again.
                 let is_same = |other: &&Varied| {
                     other.block_kb == block_kb && blocks(other.redo_kb, block_kb) == cell.blocks()
                 };
@@ -236,7 +236,7 @@ impl Tables {
     }
 }
 
-/// Returns TPC-C in memory or, if a directory is given, in that.
+/// Returns TPC-C in memory or, if a directory is given, in that directory.
 pub(super) fn bench(lab: &Lab<'_>, dir: Option<&std::path::Path>) -> TpccBench {
     let warehouses = lab.scale.memory_disk.warehouses;
     let mut options = Options::new(dir.unwrap_or_else(|| "tpcc".as_ref()));
@@ -253,7 +253,8 @@ pub(super) fn bench(lab: &Lab<'_>, dir: Option<&std::path::Path>) -> TpccBench {
     }
 }
 
-/// Returns `count` users with the mean think time `think`. Their seed is the lab's, so it is the same on every medium.
+/// Returns `count` users with the mean think time `think`. They have the lab's seed, so they are the same for every
+/// medium.
 pub(super) fn users(lab: &Lab<'_>, count: usize, think: Duration, measured: Duration) -> Users {
     Users {
         count,
@@ -292,7 +293,7 @@ impl<'a> Stand<'a> {
             if (gain - FITTED_GAIN).abs() < FITTED_WITHIN {
                 break;
             }
-            // The gain above 1 is the wait divided by the rest of the cycle, which is mostly thinking.
+            // The gain minus 1 is the time of waiting divided by the rest of the cycle, which is mostly thinking.
             let factor = (gain - 1.0) / (FITTED_GAIN - 1.0);
             think = think.mul_f64(factor.clamp(0.5, 2.0));
         }
@@ -313,7 +314,7 @@ impl<'a> Stand<'a> {
             self.db.checkpoint()?;
             self.since = 0;
         }
-        // Fewer users run for longer, so that each cell has about as many transactions as any other.
+        // Fewer users run for longer, so that all cells have about as many transactions.
         let most = f64::from(USERS[USERS.len() - 1]);
         let longer = most / f64::from(cell.users);
         let measured = self.lab.scale.memory_disk.virtual_time.mul_f64(longer);
@@ -323,7 +324,7 @@ impl<'a> Stand<'a> {
         let (executed, busy, sized) = (&mut self.executed, &mut self.busy, &mut self.sized);
         let before = *executed;
         let ended = in_virtual_time(&users, self.lab.cores, || {
-            // Not by the clock, because other work on the core in that time is not part of the transaction.
+            // The CPU time is measured and not the wall time, which would include other work on the core.
             let begin = thread_cpu();
             let submitted = load.step()?;
             let took = thread_cpu().saturating_sub(begin);

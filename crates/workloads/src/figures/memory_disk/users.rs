@@ -1,14 +1,13 @@
-//! Users at terminals: each thinks, has a transaction executed, waits for its redo, and thinks again.
+//! Users at terminals. Each user thinks, has a transaction executed, waits for its redo, and thinks again.
 //!
-//! One thread executes the transactions in the order in which users ask for them. In *virtual time* only their
-//! execution takes time of this machine. Its CPU time is measured and passes on the schedule's clock. There the next
-//! free one of `cores` cores takes each transaction. Waits and think times pass on that clock alone. So 500 users who
-//! think for a sixth of a second need no more of this machine than their transactions do. In *real time* all of it
-//! elapses.
+//! One thread executes the transactions in the order in which users request them. In *virtual time*, only the
+//! execution takes time on this machine. Its CPU time is measured and added to the schedule's clock, on the core of
+//! `cores` modelled cores that is free first. Waits and think times pass only on that clock. So 500 users who think
+//! for a sixth of a second take no more time than their transactions. In *real time*, all of these times elapse.
 //!
-//! Waits overlap: no user waits behind the redo of another one. The paper's throughput, which grows in proportion to
-//! its users, implies the same for its disks. Each user's think times follow from the seed and the user's number, so
-//! that two media meet the same users.
+//! Waits overlap: no user waits for the redo of another user. The paper's throughput is proportional to the number of
+//! its users, which implies the same for its disks. The think times of a user are computed from the seed and the
+//! user's number, so they are the same on both media.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -23,44 +22,44 @@ use perdura_base::num::to_u64;
 use crate::drive::{Load, Log};
 use crate::num::{f64_of, ratio};
 
-/// The time between two looks at the durable epoch of a schedule in real time.
+/// In real time, the time between two readings of the durable epoch.
 const LOOK_EVERY: Duration = Duration::from_micros(100);
-/// The shortest think time and the difference of the longest from it, as parts of the mean.
+/// The shortest think time, and the range of think times above it, as parts of the mean.
 const THINK: (f64, f64) = (0.5, 1.0);
 
-/// Users, and the time for which they are observed.
+/// A group of users, and the time for which they are observed.
 #[derive(Debug, Clone, Copy)]
 pub struct Users {
-    /// Their number.
+    /// The number of users.
     pub count: usize,
-    /// The mean of their think times, which are uniform between half of it and one and a half.
+    /// The mean think time. Think times are uniform between half of it and one and a half times it.
     pub think: Duration,
-    /// The seed of their think times.
+    /// The seed of the think times.
     pub seed: u64,
-    /// The part of the time that is not measured.
+    /// The time at the start that is not measured.
     pub warm_up: Duration,
     /// The measured part of the time.
     pub measured: Duration,
 }
 
-/// Transactions that ended in the measured time.
+/// The transactions that ended in the measured time.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Ended {
-    /// Their number.
+    /// The number of transactions.
     pub txns: u64,
     /// The measured time, seconds.
     pub seconds: f64,
 }
 
 impl Ended {
-    /// Returns the transactions a second.
+    /// Returns the number of transactions a second.
     #[must_use]
     pub fn per_s(&self) -> f64 {
         ratio(f64_of(self.txns), self.seconds)
     }
 }
 
-/// The think times of all users, and the count of their executed transactions.
+/// The users' sources of think times, and the number of executed transactions.
 struct Watched {
     users: Users,
     randoms: Vec<Rng>,
@@ -78,7 +77,7 @@ impl Watched {
         }
     }
 
-    /// Returns the time of each user's first request, drawn uniformly from a think time.
+    /// Returns the time of each user's first request, uniform between zero and the mean think time.
     fn begin(&mut self) -> Vec<Duration> {
         let think = self.users.think;
         let draw = |random: &mut Rng| think.mul_f64(random.f64());
@@ -108,9 +107,9 @@ impl Watched {
 /// The times of an executed transaction.
 #[derive(Debug, Clone, Copy)]
 pub struct Executed {
-    /// The time of its execution.
+    /// The time that the execution took.
     pub took: Duration,
-    /// The time that its user waits for its redo.
+    /// The time that the user waits for the transaction's redo.
     pub wait: Duration,
 }
 
@@ -127,7 +126,7 @@ pub fn in_virtual_time(
     let mut watched = Watched::new(users);
     let first = watched.begin();
     let mut asks: BinaryHeap<_> = first.into_iter().zip(0..).map(Reverse).collect();
-    // The time at which each core becomes free.
+    // For each core, the time at which it becomes free.
     let mut free: BinaryHeap<_> = std::iter::repeat_n(Reverse(Duration::ZERO), cores).collect();
     let end = watched.end();
     while let Some(Reverse((at, user))) = asks.pop() {
@@ -145,25 +144,25 @@ pub fn in_virtual_time(
     Ok(watched.counted())
 }
 
-/// The event that a user waits for in real time.
+/// The event that ends a user's wait in real time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WaitsFor {
-    /// The end of this time.
+    /// The end of a delay.
     Delay(Duration),
     /// The transaction's durability in the log.
     Log,
 }
 
-/// An event that is due at some time.
+/// The kind of an event in the schedule of real time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
-    /// The user asks for a transaction.
+    /// The user requests a transaction.
     Asks,
     /// The user's wait is over.
     Over,
 }
 
-/// Runs the users in real time, all in this thread.
+/// Runs the users in real time, all in the calling thread.
 ///
 /// # Errors
 /// Errors of a transaction and of the log.
@@ -311,7 +310,7 @@ mod tests {
         assert_ne!(of(1), of(2));
     }
 
-    /// A log whose durable epoch is `by` behind the newest at each look.
+    /// A log whose durable epoch is always `by` epochs behind the newest.
     struct Behind {
         submitted: AtomicU64,
         by: u64,
@@ -367,7 +366,7 @@ mod tests {
         let (free, _) = run(0, WaitsFor::Log);
         let (delayed, _) = run(0, WaitsFor::Delay(ms(60)));
         assert!(free.txns > 10, "{free:?}");
-        // A cycle is at least 62 ms long, and a user's first one may have begun before.
+        // A user's cycle takes at least 62 ms, and the first one may have begun before the measured time.
         assert!(delayed.txns <= 60, "six rounds of ten: {delayed:?}");
         assert!(delayed.txns < free.txns);
         let (stuck, submitted) = run(1_000, WaitsFor::Log);
