@@ -349,6 +349,9 @@ impl PageFile {
     }
 
     /// Returns the pages for which [`repair`](Self::repair) has a copy.
+    ///
+    /// # Errors
+    /// As [`repair`](Self::repair).
     pub(crate) fn restorable(&self) -> Result<BTreeSet<Pid>> {
         let mut restorable = BTreeSet::new();
         let mut copy = self.buffer();

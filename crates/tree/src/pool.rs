@@ -235,6 +235,9 @@ impl Pool {
     }
 
     /// Pins a page that is not yet on disk and has these bytes. `None`: as for [`pin`](Self::pin).
+    ///
+    /// # Panics
+    /// If the page is pinned or dirty.
     pub fn adopt(&self, pid: Pid, bytes: &[u8]) -> Option<Pinned<'_>> {
         let mut frames = self.frames.lock();
         // Reading ahead may have read the page's place before the page was made, and these old bytes must go.

@@ -95,6 +95,9 @@ impl Sweep<'_> {
 }
 
 /// Tries all damage on one database.
+///
+/// # Errors
+/// Fails if the small database cannot be made.
 pub fn sweep(seed: u64, streams: u8, age: Age) -> Check<Swept> {
     let subject = Subject::new(seed, streams, age)?;
     let foreign = Subject::new(seed ^ 0xf0, streams, age)?;

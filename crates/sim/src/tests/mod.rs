@@ -1,4 +1,12 @@
 //! Crash runs of every mode, and the seeded bugs that each mode must find.
+//!
+//! | module | one idea |
+//! |---|---|
+//! | [`exhaustive`] | small histories with a crash at every I/O, and the n-th failure for every n |
+//! | [`damage`] | a small database with damage at every byte, one byte at a time |
+//! | [`file_damage`] | every file cut, zeroed, exchanged and deleted: three verdicts that must agree |
+//! | [`copying`] | copies of a running database |
+//! | [`model_dl`] | the algorithm alone, in memory, with every variant and mistake |
 
 mod archive;
 mod common;

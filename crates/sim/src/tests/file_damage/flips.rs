@@ -25,6 +25,9 @@ pub enum Blocks {
 
 /// Flips a bit in each of these blocks of one database, one block at a time. Every case must be refused, and
 /// everything before the block must be salvaged.
+///
+/// # Errors
+/// Fails if the small database cannot be made or has no such blocks.
 pub fn flips(seed: u64, streams: u8, age: Age, blocks: Blocks) -> Check<Swept> {
     let subject = Subject::new(seed, streams, age)?;
     let disk = disk_of(&subject.now, &FOLDERS)?;
