@@ -1,4 +1,4 @@
-//! The restart of a stopped database in memory, and the memory and threads that a tree needs for it.
+//! The restart of a stopped database in memory, and the settings that a tree needs for it.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// Returns the memory and threads that the restart of a tree may use.
+    /// Returns the settings that the restart of a tree uses.
     pub fn means(&self) -> TreeMeans {
         TreeMeans {
             readers: READERS,

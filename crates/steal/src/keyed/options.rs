@@ -82,7 +82,7 @@ impl KeyedOptions {
         }
     }
 
-    /// Returns the memory and threads that a restart of the tree may use.
+    /// Returns the settings that a restart of the tree uses.
     #[must_use]
     pub fn means(&self) -> TreeMeans {
         let of_pool = TreeMeans::of_frames(self.frames);
