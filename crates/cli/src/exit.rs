@@ -11,23 +11,23 @@ use crate::output;
 #[derive(Debug)]
 pub struct Usage(pub String);
 
-/// The number of damaged objects, which were printed as data already. Only the exit code remains to be set.
+/// The number of damaged objects. The verb has already printed them as data, so only the exit code remains to be set.
 #[derive(Debug)]
 pub struct Damaged(pub usize);
 
-/// The number of checks that failed, which was printed already.
+/// The number of checks that failed. The verb has already printed it.
 #[derive(Debug)]
 pub struct Violated(pub usize);
 
-/// The number of contradictions in the data of a whole database, which were printed already.
+/// The number of contradictions in the data of an undamaged database. The verb has already printed them.
 #[derive(Debug)]
 pub struct Inconsistent(pub usize);
 
-/// The number of receipts for writes that a database does not have, which were printed already.
+/// The number of receipts whose writes a database does not have. The verb has already printed them.
 #[derive(Debug)]
 pub struct Lost(pub usize);
 
-/// Something was left out, which was printed already.
+/// The verb left something out, and has already printed that.
 #[derive(Debug)]
 pub struct Incomplete;
 
@@ -69,7 +69,7 @@ const DAMAGED: u8 = 3;
 const STOPPED: u8 = 4;
 const FENCED: u8 = 5;
 
-/// The advice for damage, by the object of a verb.
+/// The object of a verb, which decides the advice for damage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Remedy {
     /// A database.
@@ -95,7 +95,7 @@ impl Remedy {
     }
 }
 
-/// Reports a failure on stderr or in the log, and returns the exit code.
+/// Reports a failure on stderr or in the log. Returns the exit code.
 pub fn code(done: anyhow::Result<()>, remedy: Remedy) -> ExitCode {
     let Err(error) = done else {
         return ExitCode::SUCCESS;
@@ -114,8 +114,8 @@ pub fn code(done: anyhow::Result<()>, remedy: Remedy) -> ExitCode {
     ExitCode::from(code)
 }
 
-/// Returns an error and its causes, each once. Errors of files contain the system's words themselves, and some name the
-/// directory in front of them.
+/// Returns the text of an error and its causes, without repetitions. Some errors of files already contain the
+/// system's words, and some begin with the name of their directory.
 fn told_once(error: &anyhow::Error) -> String {
     let mut told = String::new();
     for cause in error.chain() {
@@ -129,14 +129,14 @@ fn told_once(error: &anyhow::Error) -> String {
     told
 }
 
-/// Returns whether the reader of the output has closed its end.
+/// Returns whether the process that reads the output has closed its end.
 fn is_closed_pipe(error: &anyhow::Error) -> bool {
     let io = error.downcast_ref::<std::io::Error>();
     let inner = io.and_then(std::io::Error::get_ref);
     inner.is_some_and(|inner| inner.is::<output::ReaderGone>())
 }
 
-/// Returns whether no file is damaged, and the failed check was printed already.
+/// Returns whether the error is a failed check that the verb has already printed, and no file is damaged.
 fn was_told(error: &anyhow::Error) -> bool {
     error.downcast_ref::<Inconsistent>().is_some() || error.downcast_ref::<Lost>().is_some()
 }

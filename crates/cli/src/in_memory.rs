@@ -1,4 +1,4 @@
-//! The restart of a stopped database in memory, and the means that a tree needs for it.
+//! The restart of a stopped database in memory, and the settings that a tree needs for it.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use perdura_device::{FileDisk, OverlayDisk};
 use perdura_recovery::disks::Disks;
 use perdura_recovery::tree::TreeMeans;
 
-/// The number of threads that read pages of a tree ahead.
+/// The number of threads that read the pages of a tree ahead.
 const READERS: usize = 32;
 
 /// The means of a tree's restart.
@@ -25,7 +25,7 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// Returns the means of a tree's restart.
+    /// Returns the settings that the restart of a tree uses.
     pub fn means(&self) -> TreeMeans {
         TreeMeans {
             readers: READERS,
@@ -33,7 +33,8 @@ impl Pool {
         }
     }
 
-    /// Returns the disks. The one with the tree is overlaid, so that writes do not change it.
+    /// Returns the disks, with an overlay over the disk of the tree. Writes go to the overlay and leave the disk
+    /// unchanged.
     pub fn overlay(&self, data: &PathBuf, disks: &Disks) -> Result<Disks> {
         let scratch = FileDisk::at(self.scratch.as_ref().unwrap_or(data));
         let overlay = OverlayDisk::new(Arc::clone(&disks.data), &scratch, "")?;

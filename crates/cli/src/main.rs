@@ -68,7 +68,7 @@ enum Verb {
 fn main() -> std::process::ExitCode {
     let _flush = perdura_logging::FlushAtEnd;
     let verb = Cli::parse_from(setting_args::joined(std::env::args_os())).verb;
-    // A merge, a restore and a restart of many disks also open many files.
+    // A merge, a restore, and a restart from many disks open many files.
     let _limit = perdura_device::descriptors::raise_limit();
     let remedy = match verb {
         Verb::Backup(_) | Verb::Archive(_) | Verb::Restore(_) => exit::Remedy::Archive,
@@ -113,10 +113,10 @@ mod tests {
 
     use super::Cli;
 
-    /// The values of flags that make a database without a log, or an archive without runs.
+    /// Values of flags that create a database without a log, or an archive without runs.
     const EXPERIMENTS: [&str; 3] = ["none", "unlogged", "unsorted"];
 
-    /// Returns the flags of a verb and of the verbs below it that accept such a value.
+    /// Returns the flags of a verb, and of the verbs below it, that accept one of these values.
     fn experiments(verb: &Command) -> Vec<String> {
         let is_one = |arg: &&clap::Arg| {
             let values = arg.get_possible_values();

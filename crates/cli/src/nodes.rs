@@ -13,10 +13,10 @@ use perdura_server::{TlsAuthClients, TlsFiles};
 use crate::exit::Usage;
 use crate::verb::logd::key;
 
-/// The interval at which a takeover looks for replies.
+/// The interval at which a takeover checks for replies.
 const LOOK_EVERY: Duration = Duration::from_micros(100);
 
-/// Returns the nodes that the settings name, for an open. `None`: the settings name no nodes.
+/// Returns the nodes that the settings name, for opening a database. `None`: the settings name no nodes.
 pub fn of(settings: &NodeSettings) -> Result<Option<Nodes>> {
     if settings.groups.is_empty() {
         let is_alone = settings.view.is_none()
@@ -82,7 +82,7 @@ pub fn of(settings: &NodeSettings) -> Result<Option<Nodes>> {
     }))
 }
 
-/// Returns the files that determine how TLS is spoken to nodes. `None`: TLS is not used.
+/// Returns the files of certificates and keys for TLS to nodes. `None`: TLS is not used.
 fn tls_of(files: &NodeTlsFiles) -> Result<Option<TlsFiles>> {
     let NodeTlsFiles { ca_cert, cert, key } = files.clone();
     ensure!(
@@ -114,7 +114,7 @@ fn pair_of(text: &str) -> Result<[String; 2]> {
     })
 }
 
-/// Returns eight bytes of the system's randomness.
+/// Returns eight random bytes from the system.
 fn random() -> u64 {
     let nonce = perdura_logd::draw_nonce().expect("the system gives random numbers");
     u64::from_le_bytes(*nonce.first_chunk().expect("a nonce has 32 bytes"))

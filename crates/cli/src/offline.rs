@@ -1,4 +1,4 @@
-//! A stopped database, opened to be read.
+//! A stopped database that is opened for reading.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -63,9 +63,9 @@ pub struct Offline {
     pub anchor: Anchor,
     /// The faults of the anchor that do not prevent reading it.
     pub anchor_notes: Vec<String>,
-    /// The data directory, which has the anchor.
+    /// The data directory, in which the anchor is.
     data: PathBuf,
-    /// Takes the results of calls that differ from the results in the log.
+    /// Accepts calls whose results differ from those in the log. `None`: such calls are refused.
     pub accept: Option<AcceptDivergence>,
     _locks: Locks,
 }
@@ -123,7 +123,7 @@ impl Offline {
         self.anchor.geometry
     }
 
-    /// Returns the position in each stream from which on a restart could need the log: that of the older image.
+    /// Returns for each stream the position from which on a restart could need the log: where the older image begins.
     pub fn log_begin(&self) -> Vec<Pos> {
         log_begin(&self.anchor)
     }
@@ -143,8 +143,8 @@ impl Offline {
         )
     }
 
-    /// Returns the positions at which a restart cuts the log. Blocks that only nodes may hold do not count as damage of
-    /// the disks.
+    /// Returns the positions at which a restart cuts the log. Blocks that are missing on the disks, but that nodes
+    /// may hold, do not count as damage.
     ///
     /// # Errors
     /// Errors of [`Anchor::decide_cut`].
@@ -170,7 +170,7 @@ impl Offline {
         Ok((methods, level))
     }
 
-    /// Restarts in memory with the defaults, and changes nothing. Also returns the digest.
+    /// Restarts in memory with the default methods and level. Changes nothing on the disks. Also returns the digest.
     pub fn restart(&self, pool: &Pool) -> Result<(Restarted, String)> {
         let (methods, level) = self.way("auto", None)?;
         self.restart_by(&methods, &Schedule::new(level, threads_or_cores(0)), pool)
@@ -192,7 +192,7 @@ impl Offline {
         Ok((restarted, digest))
     }
 
-    /// Returns the options of a restart in memory.
+    /// Returns the options of a restart in memory by these methods.
     pub fn restart_options(&self, methods: &Methods, schedule: &Schedule) -> RestartOptions {
         RestartOptions {
             disks: self.disks.clone(),
@@ -210,7 +210,7 @@ impl Offline {
         }
     }
 
-    /// Returns the same options over disks that accept writes of pages, if a restart writes some in place.
+    /// Returns the same options with an overlay over the disks, if the restart writes some pages in place.
     pub fn overlaid_options(
         &self,
         methods: &Methods,
@@ -226,8 +226,8 @@ impl Offline {
     }
 }
 
-/// Returns the number of rows and the digest. Where transactions interleave, the rows are the taken slots, which no
-/// index counts.
+/// Returns the number of rows and the digest. In a database of interleaved transactions, the rows are the taken
+/// slots, because no index counts them.
 pub fn described(restarted: &Restarted) -> perdura::Result<(u64, String)> {
     let heap = &restarted.heap;
     if restarted.record.scheme.has_tables() {
@@ -237,7 +237,7 @@ pub fn described(restarted: &Restarted) -> perdura::Result<(u64, String)> {
     Ok((taken_slots(heap), perdura_steal::digest(heap)))
 }
 
-/// Returns the number of rows where no index counts them.
+/// Returns the number of taken slots: the rows of a database in which no index counts them.
 pub fn taken_slots(heap: &Heap) -> u64 {
     let of_page = |page: &[u8]| match (layout::kind(page), layout::class(page)) {
         (Some(PageKind::Slotted), Some(class)) => to_u64(layout::taken_count(page, class)),
@@ -268,18 +268,18 @@ pub fn restore_threads(threads: usize) -> usize {
     }
 }
 
-/// Returns the report with the digest in it.
+/// Returns the report with `digest` set.
 pub fn with_digest(mut report: RestartReport, digest: String) -> RestartReport {
     report.digest = Some(digest);
     report
 }
 
-/// Returns a digest as text.
+/// Returns a digest as 16 hexadecimal digits.
 pub fn hex(digest: u64) -> String {
     format!("{digest:016x}")
 }
 
-/// Returns an error of opening, with advice if a server has the database open.
+/// Returns an error of opening a database. Adds advice if a server has the database open.
 fn stopped(error: Error) -> anyhow::Error {
     match error {
         locked @ Error::Locked { .. } => anyhow::Error::new(locked)
@@ -303,7 +303,7 @@ pub fn look(paths: &Paths) -> Result<Option<Anchor>> {
     Ok(found.map(|(_, anchor, _)| anchor))
 }
 
-/// Returns the anchor of the database in a directory, if it can be read.
+/// Returns the anchor of the database in a directory. `None`: there is no anchor, or it cannot be read.
 pub fn peek(dir: &Path) -> Option<Anchor> {
     read_anchor(&ReadDisk::open(dir)).ok().flatten()
 }

@@ -1,8 +1,9 @@
 //! The output of all verbs. Data goes to stdout, as text or one JSON object. Messages for people go to stderr, or to
 //! the log of a verb that has one.
 //!
-//! No failure of either ends the process by a panic, which the macros of the standard library would cause. If stdout
-//! accepts nothing, the verb fails. If stderr accepts nothing, messages are lost: the verb's work has priority.
+//! A failed write to stdout or stderr never causes a panic, as it would with the macros of the standard library. If
+//! stdout accepts nothing, the verb fails. If stderr accepts nothing, messages are lost and the verb continues,
+//! because its work has priority.
 
 use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,12 +14,12 @@ use perdura_server::ServerOptions;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::Serialize;
 
-/// The time that messages for people wait for a reader of stderr.
+/// The longest time for which a message to stderr waits for a reader.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// The bytes that fit into a pipe that is ready for writing.
+/// A pipe that is ready for writing accepts at least this many bytes.
 const PIPE_BYTES: usize = 4096;
 
-/// The reader of stdout has closed its end, because it has everything it wanted.
+/// The error when the reader of stdout has closed its end because it needs no more output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReaderGone;
 
@@ -30,7 +31,7 @@ impl std::fmt::Display for ReaderGone {
 
 impl std::error::Error for ReaderGone {}
 
-/// Stdout. Its errors name it.
+/// Stdout. An error of a write names it.
 #[derive(Debug, Clone, Copy)]
 pub struct Stdout;
 
@@ -78,7 +79,7 @@ pub fn start_log(options: &ServerOptions) -> Result<()> {
     perdura_logging::start(options.log_level, options.log_format).context("starting the log")
 }
 
-/// Reports why the verb fails: in the log if it exists, otherwise on stderr.
+/// Reports why the verb fails: in the log if the log is running, otherwise on stderr.
 pub fn error(text: &str) {
     match perdura_logging::is_running() {
         true => tracing::error!(target: "cli", "{text}"),
@@ -86,7 +87,7 @@ pub fn error(text: &str) {
     }
 }
 
-/// Reports something to the operator while the verb continues: in the log if it exists, otherwise on stderr.
+/// Warns the operator while the verb continues: in the log if the log is running, otherwise on stderr.
 pub fn warning(text: &str) {
     match perdura_logging::is_running() {
         true => tracing::warn!(target: "cli", "{text}"),
@@ -94,24 +95,24 @@ pub fn warning(text: &str) {
     }
 }
 
-/// Prints lines on stderr, unless it accepts none.
+/// Prints lines on stderr. They are lost if stderr accepts nothing.
 pub fn note(text: &str) {
     put_on_stderr(&format!("{}\n", shown(text)), PATIENCE);
 }
 
-/// Returns whether people see stderr as the verb runs.
+/// Returns whether stderr is a terminal, so that people can watch the verb's progress.
 pub fn has_terminal() -> bool {
     io::stderr().is_terminal()
 }
 
-/// Shows the progress of the verb on a terminal, in place of the line before. Does not wait for a terminal that is
-/// stopped.
+/// Shows the progress of the verb on a terminal, in place of the previous progress line. Does not wait if the
+/// terminal has been stopped.
 pub fn progress(text: &str) {
     put_on_stderr(&format!("\r{text}"), Duration::ZERO);
 }
 
-/// Writes as much to stderr as it accepts. The first text that finds no reader within `patience` is the last one that
-/// waits.
+/// Writes as much to stderr as it accepts. Waits for a reader at most `patience`. Once a text has found no reader in
+/// this time, no later text waits.
 fn put_on_stderr(text: &str, patience: Duration) {
     static UNREAD: AtomicBool = AtomicBool::new(false);
     let stderr = io::stderr();
@@ -127,15 +128,15 @@ fn put_on_stderr(text: &str, patience: Duration) {
         );
         let is_unread = ready == Ok(0);
         UNREAD.store(is_unread, Ordering::Relaxed);
-        // A full disk or a closed pipe does not affect the verb.
+        // The verb continues even if stderr is a full disk or a closed pipe.
         if is_unread || stderr.lock().write_all(piece).is_err() {
             return;
         }
     }
 }
 
-/// Returns text for a terminal. Characters that would move its cursor or change its colors are escaped, because names
-/// and fields of foreign files can contain anything.
+/// Returns text that is safe for a terminal. Names and fields in foreign files can contain anything, so characters
+/// that would move the cursor or change the colors are escaped.
 pub fn shown(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -152,7 +153,8 @@ pub fn shown(text: &str) -> String {
     out
 }
 
-/// Returns bytes for people: printable ASCII as it is, the rest escaped, long ones cut.
+/// Returns bytes as text for people. Printable ASCII is unchanged, other bytes are escaped, and everything behind
+/// `longest` bytes is cut.
 pub fn bytes(bytes: &[u8], longest: usize) -> String {
     let shown = &bytes[..bytes.len().min(longest)];
     let more = if shown.len() < bytes.len() { "..." } else { "" };

@@ -1,5 +1,5 @@
-//! The procedures of this command: those of the workloads that it measures. A log with calls of other procedures needs
-//! the program that made them.
+//! The procedures that this command contains: those of the workloads that it measures. A log with calls of other
+//! procedures can only be replayed by the program that made them.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use perdura_base::limits::VALUE_BYTES_MAX;
 use perdura_recovery::ordered::OrderedPlayer;
 use perdura_workloads::{tpcc, voter};
 
-/// Returns the procedures, for a replay only: no database gets them in its catalog.
+/// Returns the procedures for a replay. They are not added to a database's catalog.
 pub fn replayed() -> TypedOptions {
     let programs = voter::bench::declare(tpcc::bench::declare(Db::builder("")));
     TypedOptions {
@@ -19,7 +19,7 @@ pub fn replayed() -> TypedOptions {
     }
 }
 
-/// Returns a player of ordered frames, for one restart.
+/// Returns a player of ordered frames for one restart.
 pub fn player(accept: Option<AcceptDivergence>) -> Arc<dyn OrderedPlayer> {
     let options = TypedOptions {
         accept,

@@ -15,9 +15,9 @@ use perdura_base::num::to_u64;
 use perdura_base::{Error, Result};
 use perdura_device::{Access, ReadDir, ReadFile, ReadOnly, open_regular, read_ahead};
 
-/// The time to wait for the lock of a server that may just have been killed.
+/// The longest wait for the lock of a server that may just have been killed.
 const LOCK_WAIT: Duration = Duration::from_secs(2);
-/// The pause between two attempts to lock.
+/// The pause between two attempts to take the lock.
 const LOCK_PAUSE: Duration = Duration::from_millis(5);
 
 /// A directory that is only read.
@@ -44,7 +44,7 @@ impl ReadDisk {
 }
 
 impl ReadDisk {
-    /// Takes a shared lock, and waits a while for it.
+    /// Takes a shared lock. Waits up to `LOCK_WAIT` for it.
     fn share(&self, full: &Path, file: fs::File) -> Result<fs::File> {
         let begin = Instant::now();
         loop {
@@ -72,7 +72,7 @@ impl ReadDir for ReadDisk {
         let mut options = OpenOptions::new();
         options.read(true);
         let cached = open_regular(&options, 0, &full).map_err(named)?;
-        // Without direct I/O, reads go through the cache, which only affects speed.
+        // If the file system has no direct I/O, reads go through the cache. This only affects speed.
         let around = match access {
             Access::Buffered => None,
             Access::Direct => open_regular(&options, libc::O_DIRECT, &full).ok(),
@@ -98,8 +98,9 @@ impl ReadDir for ReadDisk {
         names().map_err(|source| Error::io("list", full.display().to_string(), source))
     }
 
-    /// Shares the lock with other readers. A server holds it alone, and a killed server until its last write has
-    /// landed. Without a lock file no process can hold the lock, and no file is made.
+    /// Takes the lock shared with other readers. A running server has it exclusively, and a killed server keeps it
+    /// until its last write has landed. If the lock file does not exist, no process can have the lock, and no lock
+    /// file is created.
     fn lock(&self, path: &str) -> Result<Box<dyn Any + Send + Sync>> {
         let full = self.full(path);
         let named = |source| Error::io("lock", full.display().to_string(), source);
@@ -111,7 +112,8 @@ impl ReadDir for ReadDisk {
         Ok(Box::new(self.share(&full, file)?))
     }
 
-    /// Shares the lock of a file or directory with other readers.
+    /// Takes the lock of an existing file or directory, shared with other readers. `None`: the file system cannot
+    /// lock directories.
     fn lock_present(&self, path: &str) -> Result<Option<Box<dyn Any + Send + Sync>>> {
         let full = self.full(path);
         let named = |source| Error::io("lock", full.display().to_string(), source);
@@ -123,7 +125,7 @@ impl ReadDir for ReadDisk {
         };
         match self.share(&full, file.map_err(named)?) {
             Ok(shared) => Ok(Some(Box::new(shared))),
-            // The file system has no locks of directories. The lock file remains.
+            // The file system cannot lock directories. The lock file still protects the database.
             Err(Error::Io { source, .. }) if source.raw_os_error().is_some_and(is_unsupported) => {
                 Ok(None)
             }
@@ -145,7 +147,7 @@ fn is_unsupported(errno: i32) -> bool {
 
 /// An open file.
 pub struct OpenFile {
-    /// The path relative to the disk, as in the names of the engine's files.
+    /// The path relative to the disk's root, as in the names of the engine's files.
     path: String,
     name: String,
     cached: fs::File,

@@ -1,4 +1,4 @@
-//! Flags made from the table of settings, for the verbs that take some of them.
+//! Command-line flags that are made from the table of settings, for verbs that accept some of the settings.
 
 use std::ffi::{OsStr, OsString};
 
@@ -21,7 +21,7 @@ impl Given {
         self.0.iter().map(|(setting, _)| setting.name)
     }
 
-    /// Applies them to `settings`.
+    /// Applies the given settings to `settings`.
     pub fn apply(&self, settings: &mut Settings) -> Result<()> {
         for (setting, texts) in &self.0 {
             debug_assert!(!texts.is_empty(), "a flag that is given has a value");
@@ -47,8 +47,8 @@ fn hint(kind: Kind) -> &'static str {
     }
 }
 
-/// Returns the command line with `--name yes` and `--name no` of a yes-or-no setting joined by `=`. Such a flag may
-/// also have no value. Without the `=` the parser would take the word for another argument.
+/// Returns the command line with every `--name yes` and `--name no` of a yes-or-no setting joined by `=`. Such a flag
+/// may also stand without a value, so the parser would take a separate `yes` for another argument.
 pub fn joined(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     let mut out: Vec<OsString> = Vec::new();
     let mut is_over = false;
@@ -68,7 +68,7 @@ pub fn joined(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     out
 }
 
-/// Returns whether an argument is the flag of a yes-or-no setting, without a value.
+/// Returns whether an argument is the flag of a yes-or-no setting and has no value.
 fn is_yes_or_no(arg: &OsStr) -> bool {
     let name = arg.to_str().and_then(|text| text.strip_prefix("--"));
     name.is_some_and(|name| {
@@ -87,7 +87,7 @@ fn add(command: Command, wanted: fn(&Setting) -> bool) -> Command {
                 shown.map_or(String::new(), |value| format!(" [default: {value}]"))
             }
         };
-        // The full stop belongs behind the default.
+        // The default is appended to the text, and the full stop follows it.
         let doc = row.doc.trim_end_matches('.');
         let mut arg = Arg::new(row.name)
             .long(row.name)

@@ -1,8 +1,9 @@
-//! The table of signals whose default ends or stops a process, and the action of each process on them.
+//! The table of signals that by default end or stop a process, with the action that each kind of process takes
+//! instead.
 //!
-//! A signal of [`TABLE`] that is ignored gets a handler that does nothing. Unlike the disposition to ignore, a handler
-//! is not inherited by programs that this one runs. SIGTERM and similar signals are handled by the processes that act
-//! on them: `perdura_server::serve` and `perdura_logd::serve`.
+//! An ignored signal of [`TABLE`] gets a handler that does nothing. Programs that this process runs do not inherit a
+//! handler, as they would inherit the disposition "ignore". SIGTERM and similar signals are handled where they have
+//! an effect: `perdura_server::serve` and `perdura_logd::serve`.
 
 use std::sync::Arc;
 
@@ -11,13 +12,13 @@ use signal_hook::consts::signal as s;
 /// The action of a process on a signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Does {
-    /// Nothing.
+    /// The process ignores the signal.
     Ignores,
-    /// Ends or stops, as by default.
+    /// The process ends or stops, as by default.
     Usual,
-    /// Ends cleanly.
+    /// The process ends cleanly.
     Ends,
-    /// Reads certificates again.
+    /// The process reads its certificates again.
     Reloads,
 }
 
@@ -33,12 +34,12 @@ impl Does {
     }
 }
 
-/// A signal, and the actions of processes on it.
+/// A signal, with the action of each kind of process.
 #[derive(Debug)]
 pub struct Row {
-    /// The number.
+    /// The signal's number.
     pub number: i32,
-    /// Its name.
+    /// The signal's name.
     pub name: &'static str,
     /// `perdura serve`.
     pub serve: Does,
@@ -64,7 +65,7 @@ const fn row(name: &'static str, number: i32, does: [Does; 4]) -> Row {
 
 use Does::{Ends, Ignores, Reloads, Usual};
 
-/// All signals that can be caught and whose default ends or stops a process. Signals of a fault in the program
+/// All signals that can be caught and that by default end or stop a process. Signals of a fault in the program
 /// (SIGSEGV, SIGABRT and similar ones) and the real-time signals keep their default.
 pub const TABLE: &[Row] = &[
     row("SIGTERM", s::SIGTERM, [Ends, Ends, Usual, Usual]),
@@ -87,7 +88,8 @@ pub const TABLE: &[Row] = &[
     row("SIGTTOU", s::SIGTTOU, [Usual; 4]),
 ];
 
-/// Ignores the signals that a verb ignores according to `of`. SIGPIPE is ignored since the program began.
+/// Ignores all signals for which `of` returns [`Does::Ignores`]. SIGPIPE has been ignored since the start of the
+/// program.
 ///
 /// # Errors
 /// Returns the system's error, with the name of the signal.

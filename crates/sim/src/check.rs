@@ -12,8 +12,8 @@ use crate::report::Check;
 use crate::world::World;
 
 impl World {
-    /// Compares an open engine with the rows that must be there: by a walk over the partitions, by key, by count, with
-    /// all elements, and by the occupied slots.
+    /// Compares an open engine with the rows that must be there. Finds rows in five ways: by a walk over the
+    /// partitions, by key, by count, with all elements, and by the occupied slots.
     pub(crate) fn compare(&self, core: &Core, expected: &State) -> Check {
         let (mut unexplained, mut orphans) = (0, 0);
         for database in 0..self.swarm.databases {
@@ -24,7 +24,7 @@ impl World {
         for partition in (0..core.heap().geometry().partitions).map(PartitionId) {
             orphans += core.heap().lock(partition).orphan_rows();
         }
-        // An engine on copies of the disks has no drafts.
+        // An engine that was opened on copies of the disks has no drafts.
         let own = self
             .engine
             .as_ref()
@@ -105,7 +105,8 @@ impl World {
         unexplained.ok_or_else(|| format!("{slots} slots are taken by {explained} rows"))
     }
 
-    /// Compares the restart of the open engine with the model, which then forgets everything that was not durable.
+    /// Compares the state after a restart with the model. The model then forgets everything that was not
+    /// durable.
     pub(crate) fn check_state(&mut self) -> Check {
         self.verify(self.core())?;
         let durable = self.core().report().durable_epoch;

@@ -12,10 +12,12 @@ impl ClientsLife {
         ClientsLife(report.incarnation)
     }
 
-    /// Returns the epoch up to which a restart has kept this life. `durable` is the durable epoch that the restart found.
+    /// Returns the epoch up to which a restart has kept this life. `durable` is the durable epoch that the
+    /// restart found.
     ///
-    /// No client worked in the lives in between. Such a life may have made an epoch durable whose number this life had
-    /// open when it ended. Nothing of that epoch was on a disk, so no restart could know of it.
+    /// No client worked in the lives after this one. A later life may reuse the number of the epoch that was
+    /// open when this life ended, and make it durable. Nothing of this life's epoch was on a disk, so no
+    /// restart could know that the number was used.
     pub fn kept(self, later: &Life, durable: u64) -> u64 {
         let anchor = later.anchor().get();
         let mut links = anchor.chain.iter();

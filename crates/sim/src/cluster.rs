@@ -14,7 +14,7 @@ use perdura_device::{Clock, ManualClock};
 
 use crate::content::scramble;
 
-/// The most steps in which a mirror ends.
+/// The most steps that the end of a mirror takes.
 const END_STEPS: usize = 200;
 
 /// The nodes' addresses, two for each group.
@@ -25,10 +25,10 @@ pub(crate) struct Fabric {
     pub net: SimNet,
     pub register: SimRegister,
     pub groups: Groups,
-    /// Bytes of a stream that may be shipped and not synced.
+    /// The most bytes of a stream that may be shipped before they are synced.
     tail_bytes: u64,
-    /// The time for which a writer may acknowledge by its disk after it has asked the arbiter, nanoseconds. 0: without
-    /// limit.
+    /// The nanoseconds after a request to the arbiter in which a writer may acknowledge by its disk alone. 0:
+    /// without limit.
     lease_ns: u64,
     random: Arc<AtomicU64>,
 }
@@ -57,8 +57,8 @@ impl Fabric {
         }
     }
 
-    /// Returns the nodes as the process of that name sees them. `pass` lets a moment pass while the process waits for
-    /// them.
+    /// Returns the nodes as the process named `client` sees them. `pass` advances time while the process
+    /// waits for a node.
     pub fn nodes(&self, client: u32, pass: impl Fn() + Send + Sync + 'static) -> Nodes {
         let (register, random) = (self.register.clone(), Arc::clone(&self.random));
         Nodes {
@@ -80,7 +80,7 @@ impl Fabric {
     }
 }
 
-/// Moves up to `frames` frames, each of a drawn connection.
+/// Moves up to `frames` frames, each from a randomly drawn connection.
 pub(crate) fn deliver(net: &SimNet, rng: &mut Rng, frames: usize) {
     for _ in 0..frames {
         if !net.deliver_one(|moves| rng.usize(0..moves)) {
@@ -89,12 +89,12 @@ pub(crate) fn deliver(net: &SimNet, rng: &mut Rng, frames: usize) {
     }
 }
 
-/// The nodes of a run that tests something else. Network and arbiter work, and one node of each group always runs, so
-/// nothing that was acknowledged is lost.
+/// The nodes of a run whose subject is not the mirror. Network and arbiter work, and one node of each group
+/// always runs, so nothing that was acknowledged is lost.
 pub(crate) struct Cluster {
     fabric: Fabric,
     clock: Arc<ManualClock>,
-    /// The name of the newest process.
+    /// The name of the newest process in the network.
     client: Cell<u32>,
     rng: Rng,
 }

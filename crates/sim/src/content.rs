@@ -1,12 +1,12 @@
-//! Values described by a seed and a length, which determine their bytes. The model stores no bytes, and a comparison
-//! needs no second copy.
+//! Values that are described by a seed and a length. The description determines the bytes, so the model
+//! stores no bytes, and a comparison needs no second copy.
 
-/// The description of a value. Two are equal if their bytes are.
+/// The description of a value. Descriptions are equal exactly if the described bytes are.
 #[derive(Debug, Clone, Copy)]
 pub struct Content {
-    /// The seed of its bytes.
+    /// The seed of the value's bytes.
     pub seed: u64,
-    /// The number of its bytes.
+    /// The number of bytes in the value.
     pub len: usize,
 }
 
@@ -23,7 +23,7 @@ impl PartialEq for Content {
         let head = |of: &Content| {
             let mut words = of.words();
             let word = u64::from_le_bytes(words.next().unwrap_or_default());
-            // Two values that agree in eight random bytes have the same seed.
+            // Values whose first eight bytes agree have the same seed.
             if of.len < 8 {
                 word & ((1 << (8 * of.len)) - 1)
             } else {
@@ -43,7 +43,7 @@ impl Content {
         })
     }
 
-    /// Writes the bytes into `out`, and replaces its content.
+    /// Replaces the content of `out` by the value's bytes.
     pub fn fill(self, out: &mut Vec<u8>) {
         out.clear();
         out.reserve(self.len + 8);
@@ -57,7 +57,7 @@ impl Content {
         );
     }
 
-    /// Returns whether `bytes` are its bytes.
+    /// Returns whether `bytes` are the bytes of this value.
     #[must_use]
     pub fn matches(self, bytes: &[u8]) -> bool {
         bytes.len() == self.len

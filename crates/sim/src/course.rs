@@ -10,7 +10,7 @@ use crate::swarm::pick;
 pub struct Course {
     /// The number of log streams.
     pub streams: u8,
-    /// The odds that each stream flushes when asked, of 100.
+    /// The odds that a stream flushes when a flush is requested, of 100, by stream.
     pub stream_speed: Vec<u8>,
     /// The number of planned crashes.
     pub crashes: u32,
@@ -22,14 +22,16 @@ pub struct Course {
     pub nested: u8,
     /// True if bit rot strikes at the last crash.
     pub rot: bool,
-    /// The profile of what crashes keep. `None`: it is drawn for each crash.
+    /// The profile that decides which unsynced writes survive a crash. `None`: drawn for each
+    /// crash.
     pub profile: Option<CrashProfile>,
-    /// True if transactions may find too little memory.
+    /// True if transactions may run out of memory.
     pub memory_is_short: bool,
 }
 
 impl Course {
-    /// Returns one short life without faults on the given number of streams, which flush whenever they are asked.
+    /// Returns a course of one short life without faults. It has the given number of streams, which flush on
+    /// every request.
     pub(crate) fn calm(streams: u8, profile: Option<CrashProfile>) -> Course {
         Course {
             streams,
@@ -44,12 +46,14 @@ impl Course {
         }
     }
 
-    /// Returns the number of disks that the streams have beside the data disk, if each has its own.
+    /// Returns the number of disks beside the data disk: one for each stream if `apart`, otherwise
+    /// 0.
     pub(crate) fn log_disks(&self, apart: bool) -> u64 {
         if apart { u64::from(self.streams) } else { 0 }
     }
 
-    /// Draws the odds that each stream flushes, for some a hundred times less than for others, and the odds of faults.
+    /// Draws the odds of faults, and the odds that each stream flushes. Some streams flush a hundred times
+    /// less often than others.
     pub(crate) fn draw_faults(&mut self, rng: &mut Rng) {
         for speed in &mut self.stream_speed {
             *speed = pick(rng, &[100, 100, 100, 50, 50, 5, 1]);

@@ -13,11 +13,11 @@ use crate::value::Value;
 pub(crate) struct Drafting {
     pub draft: Draft,
     pub value: Value,
-    /// The string that is built in it. `None`: it becomes a collection.
+    /// The string that is built in the draft. `None`: the draft becomes a collection.
     pub building: Option<Building>,
 }
 
-/// A string that is built in a draft for this key.
+/// A string that is being built in a draft for this key.
 #[derive(Clone, Copy)]
 pub(crate) struct Building {
     pub key: u8,
@@ -35,7 +35,7 @@ impl Building {
         }
     }
 
-    /// Returns the part of it that is written.
+    /// Returns the part of the string that has been written.
     pub(crate) fn so_far(&self) -> Content {
         let len = self.text.map_or(0, |text| text.len());
         assert!(
@@ -52,12 +52,13 @@ impl Building {
 }
 
 impl Drafting {
-    /// Returns the database that its table belongs to now. `None`: a flush has removed the table.
+    /// Returns the database to which the draft's table belongs now. `None`: a flush has removed the
+    /// table.
     pub(crate) fn database(&self, core: &Core, databases: u8) -> Option<u8> {
         (0..databases).find(|database| core.database(*database) == self.draft.table())
     }
 
-    /// Returns the number of its elements.
+    /// Returns the number of elements in the draft.
     pub(crate) fn rows(&self) -> u64 {
         match &self.building {
             Some(building) => u64::from(building.text.is_some()),
@@ -65,7 +66,7 @@ impl Drafting {
         }
     }
 
-    /// Returns whether its elements are those of `source`.
+    /// Returns whether the draft's elements are exactly those of `source`.
     pub(crate) fn is_in(&self, source: &Source<'_>) -> bool {
         match &self.building {
             Some(building) => {

@@ -27,16 +27,18 @@ pub(crate) enum Edit {
     ScorePop(End, usize),
     Push(End, Vec<Content>),
     Pop(End, usize),
-    /// Inserts items before, or behind, the first item that equals the one at a place.
+    /// Inserts the items before (`true`) or behind the first item that equals the item at this
+    /// place.
     Insert(usize, bool, Vec<Content>),
     Replace(usize, Content),
-    /// Removes up to the given number of items that equal the one at a place, from the back if negative.
+    /// Removes up to the given number of items that equal the item at this place. A negative number
+    /// removes from the back.
     Remove(usize, i64),
     Trim(i64, i64),
     Stream(StreamEdit),
 }
 
-/// The reply of an edit. `None`: the key holds another type.
+/// The reply to an edit. `None`: the key holds a value of another type.
 pub(crate) type Reply = Option<u64>;
 
 fn draw_item(rng: &mut Rng, swarm: &Swarm) -> Content {
@@ -47,7 +49,7 @@ fn draw_item(rng: &mut Rng, swarm: &Swarm) -> Content {
     } else {
         rng.usize(60..200)
     };
-    // The few different seeds make equal items frequent.
+    // Items are often equal, because only few seeds are drawn.
     let seed = rng.u64(0..64);
     Content { seed, len }
 }
@@ -103,7 +105,8 @@ impl Edit {
                 match rng.u8(0..12) {
                     0..=3 => Edit::Push(end, items(rng)),
                     4..=6 => {
-                        // All at the same place, so that gaps between labels are used up.
+                        // All inserts are at one place, so that they use up the gaps between
+                        // labels.
                         let count = rng.usize(1..=14);
                         let items = (0..count).map(|_| draw_item(rng, swarm)).collect();
                         Edit::Insert(at, rng.bool(), items)
@@ -117,7 +120,7 @@ impl Edit {
         }
     }
 
-    /// Returns the shape that it is for.
+    /// Returns the shape of the collections that this edit changes.
     pub(crate) fn shape(&self) -> Shape {
         match self {
             Edit::Fields(_) | Edit::FieldsGone(_) => Shape::Hash,
@@ -133,7 +136,7 @@ impl Edit {
         }
     }
 
-    /// Returns the model's value after it, and the reply.
+    /// Returns the model's value after the edit, and the reply. `held` is the value before.
     pub(crate) fn apply(&self, held: Option<&Value>) -> (Option<Value>, Reply) {
         if held.is_some_and(|held| held.shape() != Some(self.shape())) {
             return (held.cloned(), None);
@@ -293,7 +296,8 @@ impl Edit {
     }
 }
 
-/// Puts items before, or behind, the first item that equals the pivot. Returns the number of items.
+/// Inserts items before (if `before`) or behind the first item that equals the pivot. Returns the
+/// new number of items.
 fn insert_at(items: &mut Vec<Content>, pivot: Content, before: bool, new: &[Content]) -> u64 {
     for item in new {
         let found = items.iter().position(|other| *other == pivot);
@@ -303,7 +307,8 @@ fn insert_at(items: &mut Vec<Content>, pivot: Content, before: bool, new: &[Cont
     to_u64(items.len())
 }
 
-/// Removes up to `count` items that equal `gone`, from the back if negative, and all of them if 0.
+/// Removes up to `count` items that equal `gone`. A negative `count` removes from the back, 0
+/// removes all.
 fn remove_equal(items: &mut Vec<Content>, gone: Content, count: i64) -> u64 {
     let equal = (0..items.len()).filter(|at| items[*at] == gone);
     let mut equal: Vec<usize> = equal.collect();
@@ -327,7 +332,7 @@ fn remove_equal(items: &mut Vec<Content>, gone: Content, count: i64) -> u64 {
     removed(equal.len(), items.is_empty())
 }
 
-/// Keeps the items between two places, each counted from the back if negative.
+/// Keeps the items between two places. A negative place counts from the back.
 fn trim(items: &mut Vec<Content>, from: i64, to: i64) -> u64 {
     let len = i64::try_from(items.len()).unwrap_or(i64::MAX);
     let absolute = |at: i64| if at < 0 { at + len } else { at };

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use fastrand::Rng;
 use perdura_device::{FaultPlan, SimDisk, SyncFailure};
 
-/// The approximate number of operations of a life within which its faults strike.
+/// The faults of a life strike within about its first 150 operations.
 pub(crate) const LIFE_OPS: u64 = 150;
 
-/// Plans a fault on one of the disks, within about `ops_max` operations.
+/// Plans a fault on one of the disks. It strikes within about `ops_max` operations.
 pub(crate) fn plan(rng: &mut Rng, disks: &[Arc<SimDisk>], ops_max: u64) {
     let cuts = if ops_max < 20 { 5 } else { 3 };
     let disk = &disks[rng.usize(0..disks.len())];
@@ -34,7 +34,7 @@ pub(crate) fn plan(rng: &mut Rng, disks: &[Arc<SimDisk>], ops_max: u64) {
     disk.set_plan(plan);
 }
 
-/// Plans that one of the disks is full for a moment, so that files cannot grow.
+/// Plans that one of the disks is full for a while: its files cannot grow.
 pub(crate) fn plan_full(rng: &mut Rng, disks: &[Arc<SimDisk>]) {
     disks[rng.usize(0..disks.len())].set_plan(FaultPlan {
         enospc_at: Some((rng.u64(1..=4), rng.u64(1..=3))),

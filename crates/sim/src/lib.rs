@@ -1,8 +1,9 @@
 //! The crash simulator: seeded histories, faults, an independent oracle.
 //!
-//! One thread takes every step of the real engine (transactions, flushers, checkpoints, purges, restarts) in an order
-//! that the seed determines. The disks fail as real ones do. After each crash it compares the recovered state with a
-//! sequential model. A seed reproduces its run byte for byte, so that a violation is a number that can be replayed.
+//! One thread takes every step of the real engine (transactions, flushers, checkpoints, purges, restarts) in
+//! an order that the seed determines. The disks fail as real ones do. After each crash the simulator compares
+//! the recovered state with a sequential model. A seed reproduces its run byte for byte, so the seed of a
+//! violation is enough to replay it.
 //!
 //! | module | one idea |
 //! |---|---|

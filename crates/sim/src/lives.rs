@@ -18,14 +18,14 @@ use crate::report::{Check, CrashOptions, Tally};
 #[cfg(test)]
 mod tests;
 
-/// The number of transactions from which on a run counts.
+/// A run counts only if it has at least this many transactions.
 const TRANSACTIONS_MIN: u64 = 20;
-/// The greatest depth of crashes within restarts.
+/// The most crashes that strike one after another while a life restarts.
 const NESTED_MAX: u32 = 5;
 
-/// The rates at which a restart is compared with other ways to the same state: one restart in the given number. Copies
-/// are costly. They find most while an image slot holds a mixture, and after the interrupted checkpoint has been
-/// repeated.
+/// The rates at which copies of the disks are restarted in other ways, which must lead to the same state:
+/// after one restart in the given number. Copies are costly. They find the most bugs while an image slot
+/// holds pages of two checkpoints, and after the interrupted checkpoint has been repeated.
 pub(crate) struct Rarity {
     pub mixed: u8,
     pub later: u8,
@@ -41,7 +41,8 @@ impl Rarity {
     };
 }
 
-/// Runs a seed in the world of the character that is drawn for it. `salt` makes the characters of the worlds differ.
+/// Runs a seed in the world of the character that `draw` makes for it. `salt` makes the characters of the
+/// worlds differ.
 pub(crate) fn run_drawn<W: Lives, S>(
     seed: u64,
     salt: u64,
@@ -60,7 +61,7 @@ pub(crate) trait Lives: DerefMut<Target = Machine<Self::Engine>> {
     type Engine: Engine;
     /// The rates at which copies are restarted in other ways.
     const OTHER_WAYS: Rarity;
-    /// The number of copies that are damaged by rot at the last crash.
+    /// The number of copies of the disks that bit rot damages at the last crash.
     const ROTS: u32;
 
     /// Opens the engine on these disks, and creates a database if they have no database.
@@ -78,21 +79,22 @@ pub(crate) trait Lives: DerefMut<Target = Machine<Self::Engine>> {
     }
     /// Takes one step, drawn by the run's odds.
     fn step(&mut self) -> Check;
-    /// Ends a life, before the crash. `overdue`: the planned crashes have happened, and the life only makes the run
-    /// count.
+    /// Ends a life, before the crash. `overdue`: all planned crashes have happened, and this life exists only
+    /// to make the run count.
     fn end_life(&mut self, overdue: bool) -> Check {
         self.checkpoint_if(overdue)
     }
     /// Drops the engine and all volatile state with it.
     fn forget_all(&mut self);
-    /// Prepares a restart that follows a failed one.
+    /// Prepares the next attempt after a restart has failed.
     fn try_again(&mut self) {}
     /// Compares the recovered state with the expected one.
     fn check_restart(&mut self) -> Check;
-    /// Restarts copies of the disks, as the restart found them, in other ways that must lead to the
-    /// same state.
+    /// Restarts `copies` in other ways, which must lead to the same state. The copies hold the
+    /// disks as the last restart found them.
     fn check_copies(&mut self, copies: Option<Vec<Arc<SimDisk>>>) -> Check;
-    /// Compares a restart of damaged disks with the evidence. Returns the epoch it kept, if it started.
+    /// Compares a restart of damaged disks with the evidence. Returns the epoch that the restart kept,
+    /// or `None` if it was refused.
     fn check_rotten(&self, disks: &[Arc<SimDisk>], damage: &str) -> Check<Option<u64>>;
     /// Ends the run.
     fn clean_up(&mut self) -> Check {
@@ -167,7 +169,7 @@ pub(crate) trait Lives: DerefMut<Target = Machine<Self::Engine>> {
             if step == space_returns && self.course.faults > 0 && !self.stopped {
                 faults::clear(&self.disks);
             }
-            // A life that only makes the run count ends soon after it does.
+            // A life that exists only to make the run count ends soon after the run counts.
             if overdue && self.counts() && self.rng.u8(0..8) == 0 {
                 break;
             }
@@ -207,8 +209,8 @@ pub(crate) trait Lives: DerefMut<Target = Machine<Self::Engine>> {
         self.tally.crashes += 1;
     }
 
-    /// Draws how deep crashes within the next restart nest, and whether copies are restarted in other
-    /// ways.
+    /// Draws how many crashes strike within the next restart, and whether copies are restarted in
+    /// other ways.
     fn draw_restart(&mut self) -> (u32, bool) {
         let machine = &mut **self;
         let rng = &mut machine.rng;
@@ -232,7 +234,8 @@ pub(crate) trait Lives: DerefMut<Target = Machine<Self::Engine>> {
         self.come_back()
     }
 
-    /// Restarts until the engine is up, through crashes within, and compares.
+    /// Restarts until the engine is open, with crashes in between, and compares the state with the
+    /// model.
     fn come_back(&mut self) -> Check {
         let (depth, other_ways) = self.draw_restart();
         for attempt in 0..=depth {
@@ -247,7 +250,8 @@ pub(crate) trait Lives: DerefMut<Target = Machine<Self::Engine>> {
             self.draw_way();
             let copies = other_ways.then(|| self.copy_disks());
             match self.open_on(&self.disks) {
-                // The work that a restart defers may be the first to find that power has failed.
+                // The restart succeeded, but the work that it defers may be the first to need the
+                // failed disk.
                 Ok(_) if self.disks.iter().any(|disk| !disk.has_power()) => self.crash(),
                 Ok(engine) => {
                     self.engine = Some(engine);
@@ -328,7 +332,7 @@ pub(crate) fn guarded(run: impl FnOnce() -> Check) -> Check {
     })
 }
 
-/// Adds the faults and the operations of the disks to the run's account.
+/// Adds the faults and the operations of the disks to the counts and the trace of a run.
 pub(crate) fn account(tally: &mut Tally, trace: &mut u64, disks: &[Arc<SimDisk>]) {
     for disk in disks {
         for (kind, count) in disk.faults() {

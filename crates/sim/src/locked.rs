@@ -21,7 +21,7 @@ pub(crate) struct Oracle<S, R> {
     base: State<S, R>,
     committed: State<S, R>,
     history: Vec<(u64, Vec<Write<S, R>>)>,
-    /// The transaction that holds each spot.
+    /// By spot, the number of the transaction that has it locked.
     locks: BTreeMap<S, u64>,
 }
 
@@ -49,7 +49,7 @@ impl<S: Ord + Clone + Debug, R: Clone + Eq + Debug> Oracle<S, R> {
         &self.committed
     }
 
-    /// Returns the transaction that holds a spot.
+    /// Returns the number of the transaction that has a spot locked.
     pub fn holder(&self, spot: &S) -> Option<u64> {
         self.locks.get(spot).copied()
     }
@@ -63,7 +63,7 @@ impl<S: Ord + Clone + Debug, R: Clone + Eq + Debug> Oracle<S, R> {
         spots
     }
 
-    /// Gives a spot to a transaction.
+    /// Locks a spot for a transaction.
     pub fn lock(&mut self, spot: &S, holder: u64) {
         let before = self.locks.insert(spot.clone(), holder);
         assert!(
@@ -104,7 +104,8 @@ impl<S: Ord + Clone + Debug, R: Clone + Eq + Debug> Oracle<S, R> {
         self.release(holder);
     }
 
-    /// Returns the rows that must be there if exactly the epochs up to `durable` survived.
+    /// Returns the rows that must be there if all epochs up to `durable` survived and no later one
+    /// did.
     pub fn state_at(&self, durable: u64) -> State<S, R> {
         let mut state = self.base.clone();
         for (_, writes) in self.history.iter().filter(|(epoch, _)| *epoch <= durable) {
@@ -113,13 +114,14 @@ impl<S: Ord + Clone + Debug, R: Clone + Eq + Debug> Oracle<S, R> {
         state
     }
 
-    /// Adds the rows from before the first transaction.
+    /// Sets the rows that exist before the first transaction.
     pub fn load(&mut self, rows: State<S, R>) {
         self.committed.clone_from(&rows);
         self.base = rows;
     }
 
-    /// Follows a restart: only the epochs up to `durable` survived, and nothing else ever happened.
+    /// Sets the model to the state after a restart: the epochs up to `durable` survived, and all
+    /// later transactions are forgotten.
     pub fn restart(&mut self, durable: u64) {
         debug_assert_eq!(
             self.state_at(u64::MAX),

@@ -21,17 +21,19 @@ pub trait Engine {
     /// A reply that waits for its epoch.
     type Promise;
 
-    /// Returns the epoch that must survive once the client has this reply. `None`: the reply may not be given yet.
+    /// Returns the epoch that must survive once the client has this reply. `None`: the reply must not be
+    /// given yet.
     fn due(&self, promise: &Self::Promise) -> Option<u64>;
     /// Returns the newest durable epoch. All earlier ones are durable too.
     fn durable(&self) -> u64;
-    /// Returns the highest durable epoch that a durable part of the log names. The next life keeps it.
+    /// Returns the highest durable epoch that a durable part of the log names. The next restart must
+    /// keep it.
     fn evidence(&self) -> u64;
     /// Returns whether a failure has stopped the log for good.
     fn has_failed(&self) -> bool;
     /// Returns whether the log has nothing left to write or to sync.
     fn is_idle(&self) -> bool;
-    /// Takes a step of the preparation of a stream's segments.
+    /// Takes a step of preparing the next log segment of a stream.
     ///
     /// # Errors
     /// Errors of the disk.
@@ -62,8 +64,8 @@ pub trait Engine {
     fn checkpoint_is_running(&self) -> bool;
 }
 
-/// Makes a database of the product or of steal mode the simulator's engine. `$of` has the methods: the engine itself,
-/// or its target of `Deref`.
+/// Implements the simulator's `Engine` for a database of the product or of steal mode. `$of` has the methods:
+/// the engine itself, or its target of `Deref`.
 macro_rules! engine {
     ($engine:ident, $promise:ident, $due:expr) => {
         impl $crate::machine::Engine for $engine {
@@ -130,8 +132,8 @@ macro_rules! engine {
 
 pub(crate) use engine;
 
-/// Makes the disks keep the locks of a life until its last write has landed, as a database that is opened by its
-/// directories does.
+/// Makes the disks keep a life's locks until its last write has landed. A database that is opened by its
+/// directories behaves so.
 pub(crate) fn keep_locked(disks: &[Arc<SimDisk>]) {
     for disk in disks {
         disk.keep_locked(&vec![Box::new(())]);
@@ -162,13 +164,16 @@ pub struct Machine<E: Engine> {
     pub(crate) promises: Vec<E::Promise>,
     /// The life in which clients worked last.
     pub(crate) life: ClientsLife,
-    /// The epoch up to which everything was acknowledged, or seen after a restart. It must not be lost.
+    /// The epoch up to which everything was acknowledged to a client, or seen by one after a restart.
+    /// None of it may be lost.
     pub(crate) must_survive: u64,
-    /// The epoch up to which everything has proof in a durable block or in the anchor.
+    /// The epoch up to which a durable block or the anchor proves that everything was durable.
     pub(crate) evidence: u64,
-    /// The number of completed checkpoints when a crash last interrupted one. `None`: no crash has.
+    /// The number of checkpoints that were complete at the last crash that interrupted a
+    /// checkpoint. `None`: no crash has interrupted one.
     pub(crate) interrupted: Option<u64>,
-    /// True while an image is being copied. The checkpoint that would overwrite it does not begin.
+    /// True while a backup copies an image. A checkpoint that would overwrite this image must not
+    /// begin.
     pub(crate) image_is_held: bool,
     /// True if the engine has failed or the power is gone: the life is over.
     pub(crate) stopped: bool,
@@ -234,7 +239,7 @@ impl<E: Engine> Machine<E> {
         self.note(epoch);
     }
 
-    /// Returns the source of chance and the engine.
+    /// Returns the random number generator and the engine.
     pub(crate) fn parts(&mut self) -> (&mut Rng, &E) {
         let engine = self.engine.as_ref();
         let engine = engine.expect("a step is taken only while the engine is open");
@@ -258,7 +263,7 @@ impl<E: Engine> Machine<E> {
         copies_of(&self.disks)
     }
 
-    /// Drops the engine and everything that only it knew.
+    /// Drops the engine and all state that only the engine had.
     pub(crate) fn forget(&mut self) {
         self.engine = None;
         self.cluster.iter().for_each(Cluster::leave);
@@ -306,7 +311,7 @@ impl<E: Engine> Machine<E> {
         Ok(())
     }
 
-    /// Moves the clock forward, or sets it anew.
+    /// Moves the clock forward, or sets its wall time to another value.
     pub(crate) fn move_clock(&mut self) {
         if self.rng.u8(0..4) > 0 {
             self.clock.advance_us(self.rng.u64(0..2_000_000));
@@ -322,13 +327,13 @@ impl<E: Engine> Machine<E> {
         StreamId(self.rng.u8(0..self.course.streams))
     }
 
-    /// Takes a step of the preparation of segments, for one of the streams.
+    /// Takes a step of preparing the next segment of a drawn stream.
     pub(crate) fn prepare_one(&mut self) -> Check {
         let stream = self.draw_stream();
         self.prepare(stream)
     }
 
-    /// Takes a step of the preparation of segments.
+    /// Takes a step of preparing the next segment of a stream.
     pub(crate) fn prepare(&mut self, stream: StreamId) -> Check {
         match self.engine().prepare_segment(stream) {
             Ok(()) => Ok(()),
@@ -365,7 +370,7 @@ impl<E: Engine> Machine<E> {
         Ok(())
     }
 
-    /// Takes a step of a flusher. `None`: it failed as it may.
+    /// Takes a step of a flusher. `None`: the step failed, and an injected fault explains that.
     fn flush_step(&mut self, stream: u8) -> Check<Option<FlushProgress>> {
         let durable = self.engine().durable();
         match self.engine().flush_step(StreamId(stream)) {
@@ -422,7 +427,8 @@ impl<E: Engine> Machine<E> {
         Ok(())
     }
 
-    /// Takes a step of the checkpoint. `None`: it failed as it may.
+    /// Takes a step of the checkpoint. `None`: the step failed, and an injected fault explains
+    /// that.
     pub(crate) fn checkpoint_step(&mut self) -> Check<Option<CheckpointProgress>> {
         match self.engine().checkpoint_step() {
             Ok(progress) => {
@@ -440,7 +446,7 @@ impl<E: Engine> Machine<E> {
         }
     }
 
-    /// Takes a whole checkpoint, and flushes as it continues, unless a fault prevents it.
+    /// Takes a whole checkpoint, and flushes the log between its steps. A fault may prevent that.
     pub(crate) fn checkpoint_now(&mut self) -> Check {
         self.checkpoint_begin()?;
         while !self.stopped {
@@ -448,7 +454,8 @@ impl<E: Engine> Machine<E> {
                 Some(CheckpointProgress::Working(_)) => {}
                 Some(CheckpointProgress::Waiting) => {
                     self.flush_all()?;
-                    // The log's disk is full, so the checkpoint continues to wait.
+                    // The log's disk is full: the flush cannot finish, and the checkpoint would
+                    // wait for ever.
                     if !self.engine().is_idle() {
                         break;
                     }

@@ -1,8 +1,8 @@
 //! The oracle: a sequential interpreter over a sorted map, and the history since the last restart. It shares no code
 //! with the engine and knows nothing of pages, logs or images.
 //!
-//! A restart that kept epoch R must show exactly the base state with every transaction of an epoch up to
-//! R applied in the order of commit.
+//! After a restart that kept epoch R, the rows must be exactly the base state after all transactions of epochs up to
+//! R, applied in the order of commit.
 
 use std::collections::BTreeMap;
 
@@ -14,14 +14,14 @@ pub type Place = (u8, u8);
 /// A row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Row {
-    /// Its value.
+    /// The row's value.
     pub value: Value,
     /// The time at which it expires, milliseconds since 1970. `None`: never.
     pub expiry_ms: Option<u64>,
 }
 
 impl Row {
-    /// Returns whether readers see it at a time.
+    /// Returns whether readers see the row at `now_ms`.
     #[must_use]
     pub fn is_visible(&self, now_ms: u64) -> bool {
         self.expiry_ms.is_none_or(|ms| ms > now_ms)
@@ -31,15 +31,15 @@ impl Row {
 /// One change that a transaction made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
-    /// The row is now this.
+    /// The place now holds this row.
     Put(Place, Row),
-    /// The row is gone.
+    /// The place now holds no row.
     Delete(Place),
-    /// All rows of a database are gone, or of all databases.
+    /// All rows of this database are gone. `None`: the rows of all databases are.
     Flush(Option<u8>),
 }
 
-/// Rows by place. A row past its expiry is there until something removes it.
+/// Rows by place. An expired row is included until something removes it.
 pub type State = BTreeMap<Place, Row>;
 
 /// The sequential model.
@@ -49,7 +49,7 @@ pub struct Model {
     live: State,
     history: Vec<(u64, Vec<Change>)>,
     written: BTreeMap<Place, u64>,
-    /// By place, the epoch in which the key itself changed last: its type, its expiry, its existence, or a string.
+    /// By place, the epoch of the last change to the key itself: its type, its expiry, its existence, or its string.
     headed: BTreeMap<Place, u64>,
     /// The newest epoch in which anything was written since the last restart.
     newest: u64,
@@ -118,14 +118,14 @@ impl Model {
         self.history.push((epoch, changes));
     }
 
-    /// Returns the epoch in which a place was written last. Returns 0 if it was not since the last restart.
+    /// Returns the epoch of the last write to a place. 0 if the place was not written since the last restart.
     #[must_use]
     pub fn written(&self, place: Place) -> u64 {
         self.written.get(&place).copied().unwrap_or(0)
     }
 
-    /// Returns the epoch in which the key itself, without its elements, changed last. Returns 0 if it has not since the
-    /// last restart.
+    /// Returns the epoch of the last change to the key itself, without its elements. 0 if the key has not changed
+    /// since the last restart.
     #[must_use]
     pub fn headed(&self, place: Place) -> u64 {
         let headed = self.headed.get(&place).copied().unwrap_or(0);
@@ -137,13 +137,13 @@ impl Model {
         headed
     }
 
-    /// Returns the newest epoch that has written anything since the last restart.
+    /// Returns the newest epoch with a write since the last restart.
     #[must_use]
     pub fn newest(&self) -> u64 {
         self.newest
     }
 
-    /// Returns the rows that must be there if exactly the epochs up to `durable` survived.
+    /// Returns the rows that must be there if all epochs up to `durable` survived and no later one did.
     #[must_use]
     pub fn state_at(&self, durable: u64) -> State {
         let mut state = self.base.clone();
@@ -159,7 +159,7 @@ impl Model {
         &self.history
     }
 
-    /// Begins with this state, which a restore has brought back.
+    /// Begins again with the state that a restore has brought back.
     pub fn begin_with(&mut self, state: State) {
         *self = Model {
             live: state.clone(),
@@ -168,7 +168,8 @@ impl Model {
         };
     }
 
-    /// Follows a restart: only epochs up to `durable` survived, and the others never happened.
+    /// Sets the model to the state after a restart: the epochs up to `durable` survived, and all later transactions
+    /// are forgotten.
     pub fn restart(&mut self, durable: u64) {
         debug_assert_eq!(
             self.state_at(u64::MAX),

@@ -29,7 +29,7 @@ pub(crate) enum Op {
 }
 
 impl Op {
-    /// Returns the places that it touches. `None`: whole databases.
+    /// Returns the places that the operation touches. `None`: it touches whole databases.
     pub(crate) fn places(&self) -> Option<Vec<Place>> {
         match self {
             Op::Get(place)
@@ -52,7 +52,7 @@ pub(crate) fn key_bytes(key: u8) -> Vec<u8> {
     bytes
 }
 
-/// Returns the number of a key, from its bytes.
+/// Returns the number of a key from the key's bytes.
 pub(crate) fn key_number(bytes: &[u8]) -> Option<u8> {
     let text = std::str::from_utf8(bytes).ok()?;
     let key = text
@@ -63,8 +63,8 @@ pub(crate) fn key_number(bytes: &[u8]) -> Option<u8> {
     (key_bytes(key) == bytes).then_some(key)
 }
 
-/// Returns the limits of packed collections, which change with the time. So collections become rows at any size and
-/// stay rows under other limits.
+/// Returns the limits of packed collections. They change with the time, so collections turn into rows at different
+/// sizes, and stay rows when the limits grow.
 fn packing(now_ms: u64) -> Packing {
     match now_ms % 5 {
         0 => Packing {
@@ -79,7 +79,7 @@ fn packing(now_ms: u64) -> Packing {
     }
 }
 
-/// Rows as a transaction sees them while it runs: the committed ones under its own changes.
+/// Rows as a running transaction sees them: the committed rows with the transaction's own changes on top.
 pub(crate) struct View<'a> {
     live: &'a State,
     own: BTreeMap<Place, Option<Row>>,
@@ -141,8 +141,8 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Returns the changes that the transaction leaves. A row that it put and deleted again was never written, and no
-    /// reader has to wait for it.
+    /// Returns the changes that the transaction leaves. A row that the transaction created and deleted again counts
+    /// as never written, so no reader has to wait for it.
     pub(crate) fn changes(&self) -> Vec<Change> {
         let changed = self
             .own
@@ -178,7 +178,7 @@ impl<'a> View<'a> {
     }
 }
 
-/// Returns whether a key's row is this row of the model, apart from the elements that a header names.
+/// Returns whether a key's row equals this row of the model. Does not compare the elements that a header names.
 pub(crate) fn is_row(row: RowRef<'_>, expected: &Row, scratch: &mut Vec<u8>) -> bool {
     if row.expiry_ms() != expected.expiry_ms || row.kind().shape() != expected.value.shape() {
         return false;
@@ -196,7 +196,7 @@ pub(crate) fn is_row(row: RowRef<'_>, expected: &Row, scratch: &mut Vec<u8>) -> 
     }
 }
 
-/// Returns whether a key's row and the elements that it names are this row of the model.
+/// Returns whether a key's row, with the elements that it names, equals this row of the model.
 fn is_all(
     tx: &Tx<'_>,
     table: TableId,
@@ -213,7 +213,8 @@ fn is_all(
     Ok(elements && is_row(row, expected, scratch))
 }
 
-/// Runs the operations and compares every reply with the model. The inner error is a contradiction.
+/// Runs the operations and compares every reply with the model. The outer error is an error of the engine, the inner
+/// one a contradiction.
 pub(crate) fn perform(
     core: &Core,
     tx: &mut Tx<'_>,
@@ -237,10 +238,10 @@ pub(crate) fn perform(
     Ok(Ok(()))
 }
 
-/// The fault of a reply. `None`: the reply is right.
+/// A description of what is wrong with a reply. `None`: the reply is right.
 type Wrong = Option<&'static str>;
 
-/// A transaction of the engine beside the model's view of it.
+/// A transaction of the engine, with the model's view of the same transaction.
 struct Beside<'a, 't, 'v> {
     core: &'a Core,
     tx: &'a mut Tx<'t>,
@@ -274,7 +275,7 @@ impl Beside<'_, '_, '_> {
         }
     }
 
-    /// Returns the table of a database after this transaction's own flushes and swaps.
+    /// Returns the table of a database, with this transaction's own flushes and swaps taken into account.
     fn table(&self, database: u8) -> TableId {
         let renewed = self.renewal.table(database);
         renewed.unwrap_or_else(|| self.core.database(database))
@@ -339,7 +340,7 @@ impl Beside<'_, '_, '_> {
         Ok(wrong.then_some("an expiry differs from the model"))
     }
 
-    /// Runs a rename or a copy.
+    /// Runs a rename (`moves`) or a copy.
     fn transfer(&mut self, from: Place, to: Place, moves: bool) -> Result<Wrong, Error> {
         let keys = [from, to].map(|place| (self.table(place.0), key_bytes(place.1)));
         let [(table, key), (to_table, to_key)] = &keys;
@@ -389,7 +390,7 @@ fn draw_put(rng: &mut Rng, swarm: &Swarm, place: Place, now_ms: u64) -> Op {
     Op::Put(place, Content { seed, len }, expiry_ms)
 }
 
-/// Draws one operation. `live` are the present rows, so that changes mostly meet rows that they suit.
+/// Draws one operation. `live` has the present rows, so that most changes are drawn for a row of a suitable type.
 pub(crate) fn draw(rng: &mut Rng, swarm: &Swarm, live: &State, now_ms: u64, writes: bool) -> Op {
     let place = draw_place(rng, swarm);
     let kind = rng.u8(0..if writes { 20 } else { 4 });
@@ -409,7 +410,7 @@ pub(crate) fn draw(rng: &mut Rng, swarm: &Swarm, live: &State, now_ms: u64, writ
     }
 }
 
-/// Draws a place that holds something, if any does. Sometimes returns `other` instead.
+/// Draws a place that holds a row. Returns `other` if no place does, and sometimes otherwise.
 fn draw_taken(rng: &mut Rng, live: &State, other: Place) -> Place {
     if live.is_empty() || rng.u8(0..8) == 0 {
         return other;
@@ -443,7 +444,7 @@ fn draw_of_collections(rng: &mut Rng, swarm: &Swarm, live: &State, place: Place)
 mod tests {
     use super::*;
 
-    /// Once the oracle demanded that readers wait for such a row. It reported the engine's right answer as a loss.
+    /// The oracle once demanded that readers wait for such a row. It reported the engine's right answer as a loss.
     #[test]
     fn a_row_that_is_put_and_deleted_in_one_transaction_was_never_written() {
         let row = Row {

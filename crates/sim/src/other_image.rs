@@ -1,4 +1,4 @@
-//! A restart after damage to the image that the engine's own restart began with. The other image must replace it.
+//! A restart after damage to the newest image. The other image must replace it.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use perdura_steal::Steal;
 use crate::over_core::damage_page;
 use crate::report::Check;
 
-/// The report of an engine on its restart.
+/// An engine that reports on its restart.
 pub(crate) trait Restarted: Sized {
     fn restart_report(&self) -> &RestartReport;
     fn checkpoint(&self) -> Result<()>;
@@ -39,11 +39,12 @@ impl Restarted for Steal {
     }
 }
 
-/// The disks as the engine's restart found them, with the functions that open another engine on them and compare it.
+/// The disks as the engine's restart found them, a function that opens another engine on them, and one that compares
+/// this engine with the model.
 pub(crate) struct OtherImage<'a, E, O, C> {
     pub engine: &'a E,
     pub before: &'a [Arc<SimDisk>],
-    /// The disks with pages of images.
+    /// The disks on which the pages of images are.
     pub image_disks: &'a [Arc<SimDisk>],
     pub open: O,
     /// Compares an engine with the rows of the world's engine.
@@ -56,8 +57,8 @@ where
     O: Fn(&[Arc<SimDisk>]) -> Result<E>,
     C: Fn(&E) -> Check,
 {
-    /// Damages the newest image, wholly or in one page. The other image must lead to the same rows, now and after the
-    /// next checkpoint.
+    /// Damages the newest image, wholly or in one page. A restart from the other image must lead to the same rows. So
+    /// must another restart after the next checkpoint.
     pub fn check(&self, anchor: &Anchor, choice: u64) -> Check {
         let Some(newest) = anchor.newest_image() else {
             return Ok(());
@@ -84,7 +85,7 @@ where
             Err(error) if error.family() == Family::Corruption => return Ok(()),
             Err(error) => return Err(format!("a damaged image: {error}")),
         };
-        // The damaged page may be one that the image does not list.
+        // The database may start from its only image if the damaged page is one that the image does not list.
         if !both && !one_page {
             return Err("the only image is damaged and yet the database started".to_owned());
         }

@@ -1,5 +1,5 @@
-//! The common parts of the worlds of the product's engine. They open it on simulated disks, and compare a restart with
-//! a model and with other ways to the same state.
+//! The common parts of all worlds that run the product's engine. They open it on simulated disks. After a restart
+//! they compare it with a model, and with restarts that use other ways to the same state.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ use crate::report::Check;
 use crate::restarted::{check_void, refused, started};
 use crate::swarm::{draw_schedule, pick};
 
-/// The method with its streams read backwards.
+/// The group method, which here reads the streams backwards.
 static BACKWARD: Method = Method {
     player: Player::Pages(PagePlayer::Group(Direction::Backward)),
     ..METHODS[0]
@@ -45,12 +45,12 @@ engine!(Core, Promise, |core: &Core, promise: &Promise| {
     (promise.ticket <= core.wal().durable(Rung::Mirror).0).then_some(promise.needs)
 });
 
-/// Returns the anchor that the restart found, if any. After a failed read the restart may have put an image aside.
+/// Returns the anchor that is on a disk, if any. It may lack an image that a restart gave up after a failed read.
 pub(crate) fn anchor_of(disk: &SimDisk) -> Check<Option<Anchor>> {
     read_anchor(disk.life().as_ref()).map_err(|error| format!("the anchor: {error}"))
 }
 
-/// Returns the options of a restart of these disks by `methods` that changes nothing on them.
+/// Returns the options of a restart of these disks by `methods`. The restart changes nothing on the disks.
 pub(crate) fn dry_run_options(
     env: &Env,
     methods: impl Into<Methods>,
@@ -64,13 +64,13 @@ pub(crate) fn dry_run_options(
     }
 }
 
-/// Returns whether nodes may hold more of the log of these disks.
+/// Returns whether nodes may hold log that these disks lack.
 pub(crate) fn is_mirrored(disks: &[Arc<SimDisk>]) -> Check<bool> {
     Ok(anchor_of(&disks[0])?.is_some_and(|anchor| anchor.mirrored.is_some()))
 }
 
 impl Machine<Core> {
-    /// Takes a step of the nodes beside the step of the run, if the run has nodes.
+    /// Takes a step of the nodes after a step of the run, if the run has nodes.
     pub(crate) fn step_of_nodes(&mut self) -> Check {
         let (Some(cluster), Some(core)) = (&mut self.cluster, &self.engine) else {
             return Ok(());
@@ -87,8 +87,8 @@ impl Machine<Core> {
         }
     }
 
-    /// Ends the use of nodes as a shutdown does: acknowledgements wait for the disk again. Returns whether that
-    /// succeeded.
+    /// Stops the use of nodes as a shutdown does, so that acknowledgements wait for the disk again. Returns whether
+    /// that succeeded.
     fn end_of_nodes(&mut self) -> Check<bool> {
         let (Some(cluster), Some(core)) = (&mut self.cluster, &self.engine) else {
             return Ok(true);
@@ -103,7 +103,7 @@ impl Machine<Core> {
         }
     }
 
-    /// Closes the epoch, or takes a part of closing it.
+    /// Closes the epoch, or takes a single step of closing it.
     pub(crate) fn close(&mut self) {
         let stream = self.draw_stream();
         let part = self.rng.u8(0..4);
@@ -115,7 +115,8 @@ impl Machine<Core> {
         }
     }
 
-    /// Shuts down at the end of few lives, as far as possible. Sets whether the anchor records it. `None`: unknown.
+    /// Shuts down cleanly at the end of few lives, if nothing prevents it. Sets `closed` to whether the anchor
+    /// records the clean shutdown; `None` if unknown.
     pub(crate) fn close_cleanly_at_times(&mut self, closed: &mut Option<bool>) -> Check {
         if self.stopped || self.rng.u8(0..24) > 0 {
             return Ok(());
@@ -137,7 +138,7 @@ impl Machine<Core> {
                 *closed = Some(true);
             }
             Err(error) => {
-                // One of the anchor's two copies may have it.
+                // One of the anchor's two copies may have the mark of a clean shutdown.
                 *closed = None;
                 self.tolerate("mark_clean", &error)?;
                 self.stopped = true;
@@ -151,45 +152,46 @@ impl Machine<Core> {
 pub(crate) trait OverCore {
     /// The rows that the model expects.
     type State;
-    /// The rate at which a restart on copies has threads (one in the first number), and the most threads (the second).
+    /// The threads of restarts on copies: one restart in the first number has threads, and the second is the most
+    /// threads.
     const THREADS: (u8, usize) = (16, 3);
 
-    /// Returns disks, clock and engine.
+    /// Returns the machine, which has the disks, the clock and the engine.
     fn machine(&self) -> &Machine<Core>;
     /// Returns whether each stream has a separate disk.
     fn disks_apart(&self) -> bool;
     /// Returns the options that the engine is opened with.
     fn options(&self) -> CoreOptions;
-    /// Returns whether segments are prepared by steps alone, and writers are refused until then.
+    /// Returns whether only steps of the run prepare segments, so that writers are refused until one is ready.
     fn prepares_by_steps(&self) -> bool;
     /// Returns whether the last life ended with the anchor's mark of a clean shutdown. `None`: unknown.
     fn closed_cleanly(&self) -> Option<bool>;
-    /// Returns the rows that must be there if exactly the epochs up to `durable` survived.
+    /// Returns the rows that must be there if all epochs up to `durable` survived and no later one did.
     fn state_at(&self, durable: u64) -> Self::State;
-    /// Returns the epoch, as the model counts them, up to which a restart has brought commits back.
+    /// Returns the epoch up to which a restart has kept all commits, in the numbers that the model uses.
     fn survived(&self, core: &Core) -> u64 {
         let durable = core.report().durable_epoch;
         self.machine().life.kept(core, durable)
     }
-    /// Returns whether the model still has the state of that moment.
+    /// Returns whether the model can still compute the state at this epoch.
     fn remembers(&self, _survived: u64) -> bool {
         true
     }
-    /// Returns whether the log has the changes that the images lack.
+    /// Returns whether changes are logged. If not, only images have them.
     fn is_logged(&self) -> bool {
         true
     }
-    /// Compares an open engine with the expected rows.
+    /// Compares an open engine with `expected`.
     fn compare_with(&self, core: &Core, expected: &Self::State) -> Check;
-    /// Reads the pages that an open left unread.
+    /// Reads the pages that opening the database has left unread.
     fn read_rest(&self, _: &Core) -> Result<(), Error> {
         Ok(())
     }
-    /// Makes the database that the world needs, on disks without one.
+    /// Creates the database that the world needs if the disks have none.
     fn make(&self, _: &Env) -> Result<(), Error> {
         Ok(())
     }
-    /// Returns the options of a restart of these disks by `methods` that changes nothing on them.
+    /// Returns the options of a restart of these disks by `methods`. The restart changes nothing on the disks.
     fn dry_run_options(&self, env: &Env, methods: Methods, schedule: Schedule) -> RestartOptions {
         dry_run_options(env, methods, schedule)
     }
@@ -265,15 +267,16 @@ pub(crate) trait OverCore {
             .map_err(|what| format!("after the restart at epoch {durable}: {what}"))
     }
 
-    /// Checks other ways to the same rows. After damage to the image that a restart used, wholly or in one page, the
-    /// other image must lead to the same rows, now and after the next checkpoint. Every level of parallelism must lead
-    /// to the same rows as any other. `before` are the disks as the restart found them.
+    /// Checks other ways to the same rows. Every level of parallelism must lead to the same rows. After damage to the
+    /// newest image, wholly or in one page, a restart from the other image must lead to the same rows. So must
+    /// another restart after the next checkpoint. `before` are the disks as the restart found them.
     fn check_other_ways(&self, before: &[Arc<SimDisk>], choice: u64) -> Check {
         let core = self.machine().engine();
         self.check_levels(before, choice)?;
         self.check_images(&before[0])?;
         if !self.is_logged() || is_mirrored(before)? {
-            // No other image can replace a damaged one, or only together with the nodes.
+            // Without a log, no other image can replace a damaged one. With nodes, it could do so only together with
+            // the nodes' log.
             return Ok(());
         }
         let Some(anchor) = anchor_of(&before[0])? else {
@@ -291,8 +294,8 @@ pub(crate) trait OverCore {
         standby.check(&anchor, choice)
     }
 
-    /// Checks that three things do not change the rows: the level of parallelism, the order of the jobs that it allows,
-    /// and the direction in which the log is read.
+    /// Checks that a restart leads to the same rows at every level of parallelism, in every order of jobs that a
+    /// level allows, and in both reading directions.
     fn check_levels(&self, before: &[Arc<SimDisk>], choice: u64) -> Check {
         let mut rng = Rng::with_seed(choice);
         let methods = match self.is_logged() {
@@ -360,7 +363,7 @@ pub(crate) trait OverCore {
         Ok(())
     }
 
-    /// Returns the digest of the rows that a restart makes of these disks, which it does not change.
+    /// Returns the digest of the rows that a restart recovers from these disks. The restart changes nothing on them.
     fn dry_run(&self, disks: &[Arc<SimDisk>], methods: Methods, schedule: Schedule) -> Check<u64> {
         let anchor = anchor_of(&disks[0])?;
         let writes = anchor.as_ref().is_some_and(writes_in_place);
@@ -371,7 +374,7 @@ pub(crate) trait OverCore {
         });
         let mut options = self.dry_run_options(&env, methods, schedule);
         if anchor.is_some_and(|anchor| anchor.mirrored.is_some()) {
-            // All restarts come to the end of the disks, without the part that only nodes hold.
+            // The restart ends where the disks' log ends, without the part that only nodes hold.
             options.tail = Tail::GivenUp;
         }
         match restart(&options) {
@@ -382,8 +385,9 @@ pub(crate) trait OverCore {
         }
     }
 
-    /// Checks a restart after damage. It must be an error of the corruption family, or exactly a durable prefix that
-    /// reaches at least to `evidence`. Returns the epoch it started at.
+    /// Checks a restart after damage. The restart must fail with an error of the corruption family, or recover
+    /// exactly a durable prefix that reaches at least to `evidence`. Returns the epoch of this prefix, or `None`
+    /// after an error.
     fn check_damaged(
         &self,
         disks: &[Arc<SimDisk>],
@@ -411,7 +415,7 @@ pub(crate) trait OverCore {
     }
 }
 
-/// Flips a byte in one of the pages that hold something.
+/// Flips a byte in one of the pages that hold data.
 pub(crate) fn damage_page(disk: &SimDisk, path: &str, choice: u64) {
     let Ok(bytes) = disk.read_all(path) else {
         return;

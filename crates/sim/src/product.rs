@@ -16,7 +16,7 @@ use crate::report::Check;
 use crate::swarm::{draw_schedule, pick};
 use crate::world::World;
 
-/// The number of purge steps after which no orphan may be left.
+/// After this many purge steps no orphan may be left.
 const PURGES_MAX: u32 = 100_000;
 
 impl Lives for World {
@@ -61,7 +61,7 @@ impl Lives for World {
     }
 
     fn try_again(&mut self) {
-        // A restart that fails may or may not have removed the mark of a clean shutdown.
+        // A failed restart may have removed the mark of a clean shutdown.
         self.closed_cleanly = None;
     }
 
@@ -79,9 +79,9 @@ impl Lives for World {
         self.check_damaged(disks, self.evidence, damage)
     }
 
-    /// Checks at the end that nothing of what was deleted is left. When everything has been deleted, no page is left.
+    /// At the end, purges until no orphan is left. Then deletes everything and checks that no page is left.
     fn clean_up(&mut self) -> Check {
-        // A disk that a disturbed restart left full would make the purge wait for ever.
+        // A disturbed restart may have left a disk full, and the purge would wait for ever.
         faults::clear(&self.disks);
         self.drafts.clear();
         self.purge_all()?;
@@ -141,7 +141,7 @@ impl World {
         ids.map(|id| core.heap().lock(id).orphan_rows()).sum()
     }
 
-    /// Counts the rare states that a restart has come from.
+    /// Counts the rare states that the last restart started from.
     fn mark_reached(&mut self) {
         let core = self.core();
         let (mut rows, mut abroad) = (0, 0);

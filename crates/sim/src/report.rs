@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use perdura_device::CrashProfile;
 use serde::Serialize;
 
-/// The result of a step, or a contradiction in words.
+/// The result of a step. The error is a description of a contradiction.
 pub type Check<T = ()> = Result<T, String>;
 
 /// The engine and the transactions that are simulated.
@@ -15,7 +15,7 @@ pub enum Mode {
     Executor,
     /// The paper's setting: interleaved transactions with slot locks.
     Steal,
-    /// Executor and steal in turn.
+    /// Executor and steal alternately, by seed.
     #[default]
     Both,
     /// The product's typed tables and procedures.
@@ -24,11 +24,11 @@ pub enum Mode {
     Mixed,
     /// The product with its archive: runs, merging, backups, lost disks and restores.
     Archive,
-    /// Interleaved transactions over rows of a tree, by their keys.
+    /// Interleaved transactions that change rows of a tree by their keys.
     Tree,
-    /// The product whose newest log lies in the memory of nodes.
+    /// The product with the newest part of its log in the memory of nodes.
     Mirror,
-    /// Steal, executor, tables and mixed in turn.
+    /// Steal, executor, tables and mixed alternately, by seed.
     All,
 }
 
@@ -46,7 +46,7 @@ impl Mode {
         Mode::All,
     ];
 
-    /// Returns its name on the command line.
+    /// Returns the mode's name on the command line.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -66,7 +66,7 @@ impl Mode {
 /// The options of a simulation.
 #[derive(Debug, Clone)]
 pub struct CrashOptions {
-    /// The engine.
+    /// The mode: the engine and the transactions to simulate.
     pub mode: Mode,
     /// The seed of the first run; run i has seed `seed + i`.
     pub seed: u64,
@@ -74,7 +74,7 @@ pub struct CrashOptions {
     pub runs: u64,
     /// The number of log streams. `None`: it is drawn for each run.
     pub streams: Option<u8>,
-    /// The profile of what crashes keep. `None`: it is drawn for each crash.
+    /// The profile that decides which unsynced writes survive a crash. `None`: drawn for each crash.
     pub profile: Option<CrashProfile>,
     /// The number of violations after which the simulation stops.
     pub violations_max: usize,
@@ -98,9 +98,9 @@ impl Default for CrashOptions {
 pub struct Violation {
     /// The run's seed.
     pub seed: u64,
-    /// The contradiction.
+    /// A description of the contradiction.
     pub what: String,
-    /// The command that repeats it.
+    /// The command that repeats the run.
     pub replay_command: String,
 }
 
@@ -110,25 +110,25 @@ pub struct CrashReport {
     /// Runs that count: each with at least 20 transactions, a completed checkpoint, a crash, a
     /// restart and a full comparison.
     pub runs: u64,
-    /// The runs by the engine's mode.
+    /// The number of runs that count, by the name of their mode.
     pub runs_by_mode: BTreeMap<&'static str, u64>,
-    /// Crashes, those within restarts included.
+    /// Crashes, including those within restarts.
     pub crashes: u64,
     /// Restarts that succeeded and were compared with the model.
     pub restarts: u64,
     /// Checkpoints completed.
     pub checkpoints: u64,
-    /// Transactions committed or read.
+    /// Transactions that committed or only read.
     pub transactions: u64,
     /// Replies that could be given because their epoch was durable.
     pub acknowledged: u64,
     /// Faults injected, by kind.
     pub faults: BTreeMap<&'static str, u64>,
-    /// Rare states that restarts came from, by kind: the number of the thing that existed.
+    /// The number of restarts that started from each rare state, by the state's name.
     pub reached: BTreeMap<&'static str, u64>,
     /// The violations that were found.
     pub violations: Vec<Violation>,
-    /// The time it took, seconds.
+    /// The duration of the simulation, seconds.
     pub seconds: f64,
     /// Runs in a second.
     pub runs_per_second: f64,
@@ -137,7 +137,7 @@ pub struct CrashReport {
 }
 
 impl CrashReport {
-    /// Adds the counts of a part.
+    /// Adds the counts of some runs.
     pub(crate) fn absorb(&mut self, part: &Tally) {
         assert!(
             part.restarts <= part.crashes + 1 && part.acknowledged <= part.transactions,

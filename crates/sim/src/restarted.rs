@@ -1,5 +1,5 @@
-//! The checks of a restart in every world, for any rows. It kept what it must. It met no damage that nothing caused.
-//! After rot it refused, or reached the evidence.
+//! The checks of a restart in every world, for any rows. The restart kept everything that it had to keep. It found
+//! damage only if a fault explains it. After bit rot it refused, or kept everything that evidence remained of.
 
 use std::sync::Arc;
 
@@ -11,7 +11,8 @@ use perdura_recovery::RestartReport;
 use crate::machine::{Engine, Machine};
 use crate::report::Check;
 
-/// Returns whether a read of this disk failed on purpose. What it did not return may be taken for damaged.
+/// Returns whether an injected fault made a read of this disk fail. The restart may take the unread bytes for
+/// damaged.
 fn read_failed(disk: &SimDisk) -> bool {
     disk.faults()
         .get("read_failed")
@@ -24,7 +25,7 @@ pub(crate) fn has_rotted(disk: &SimDisk) -> bool {
 }
 
 impl<E: Engine> Machine<E> {
-    /// Checks that a restart that kept every epoch up to `kept` has kept everything that was acknowledged.
+    /// Checks that a restart that kept the epochs up to `kept` has lost nothing that was acknowledged.
     pub(crate) fn check_kept(&self, kept: u64) -> Check {
         if kept < self.must_survive {
             return Err(format!(
@@ -49,7 +50,7 @@ impl<E: Engine> Machine<E> {
         Ok(())
     }
 
-    /// Counts a compared restart that made every epoch up to `durable` durable. The next life begins.
+    /// Counts a restart that has been compared and made all epochs up to `durable` durable. The next life begins.
     pub(crate) fn count_restart(&mut self, durable: u64) {
         self.must_survive = durable;
         self.evidence = durable;
@@ -58,7 +59,8 @@ impl<E: Engine> Machine<E> {
     }
 }
 
-/// Checks that no epoch that a restart found in a void block is assigned again. `current` is the open epoch.
+/// Checks that the engine does not use an epoch again that the restart found in a void block. `current` is the open
+/// epoch.
 pub(crate) fn check_void(report: &RestartReport, current: u64) -> Check {
     let durable = report.durable_epoch;
     if report.void_blocks > 0 && current < durable + 2 {
@@ -70,8 +72,8 @@ pub(crate) fn check_void(report: &RestartReport, current: u64) -> Check {
     Ok(())
 }
 
-/// Checks an open of damaged disks. Returns nothing after an error of the corruption family. Otherwise returns the
-/// engine and the epoch up to which it `kept` transactions, which must reach at least to `evidence`.
+/// Checks an open of damaged disks. Returns `None` after an error of the corruption family. Otherwise returns the
+/// engine, and the epoch up to which the engine `kept` all transactions. That epoch must not be below `evidence`.
 pub(crate) fn started<E>(
     opened: Result<E, Error>,
     kept: impl FnOnce(&E) -> u64,
@@ -91,7 +93,7 @@ pub(crate) fn started<E>(
     Ok(Some((engine, kept)))
 }
 
-/// Checks that damage is refused as damage.
+/// Checks that an error of an open after damage belongs to the corruption family.
 pub(crate) fn refused(error: &Error, damage: &str) -> Check {
     match error.family() {
         Family::Corruption => Ok(()),

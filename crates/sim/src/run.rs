@@ -15,7 +15,7 @@ const PROGRESS_RUNS: u64 = 256;
 /// The modes that [`Mode::All`] takes in turn.
 const ALL_IN_TURN: [Mode; 4] = [Mode::Steal, Mode::Executor, Mode::Tables, Mode::Mixed];
 
-/// Runs the simulator. `progress` sees the report as it grows.
+/// Runs the simulator. Calls `progress` with the report so far.
 pub fn run(options: &CrashOptions, mut progress: impl FnMut(&CrashReport)) -> CrashReport {
     let clock = SystemClock::new();
     let seconds = || std::time::Duration::from_nanos(clock.mono_ns()).as_secs_f64();
@@ -73,7 +73,7 @@ fn replay_command(seed: u64, options: &CrashOptions) -> String {
     command
 }
 
-/// Runs one seed, in the mode that was asked for. If several modes were asked for, the seed chooses one.
+/// Runs one seed in the requested mode. If several modes are requested, the seed chooses one.
 fn run_seed(seed: u64, options: &CrashOptions) -> (Tally, u64, Check) {
     match mode_of(seed, options) {
         Mode::Steal => crate::steal::run_seed(seed, options),

@@ -8,12 +8,13 @@ use crate::model::{Change, State};
 pub(crate) struct Scanning {
     pub database: u8,
     pub cursor: u64,
-    /// The keys that were there from the beginning on and have not been returned yet.
+    /// The keys that the scan must still return: they existed when it began, were never deleted, and were not yet
+    /// returned.
     pub due: BTreeSet<u8>,
 }
 
 impl Scanning {
-    /// Removes keys that are deleted, or may be: they need not be returned.
+    /// Removes keys that these changes delete, or make expire: the scan need not return them.
     pub(crate) fn note(&mut self, changes: &[Change]) {
         for change in changes {
             match change {
@@ -36,7 +37,7 @@ impl Scanning {
         }
     }
 
-    /// Follows a restart, which may have removed keys that were written shortly before.
+    /// Removes keys that did not survive a restart, or that expire: the scan need not return them.
     pub(crate) fn restart(&mut self, live: &State) {
         let there = |key: &u8| live.get(&(self.database, *key));
         self.due

@@ -1,10 +1,10 @@
-//! Scripts: transactions whose operations a script in Luau requests one by one. It ends well, with an error, at a limit
-//! or by a kill.
+//! Scripts: transactions whose operations a Luau script requests one by one. The script ends by itself, with an
+//! error, at a limit or by a kill.
 //!
-//! The script is run by the crate that the server runs scripts with, in a transaction of the engine. It declares its
-//! first key or none, so the engine undoes it and runs it again with more partitions. Each run must then request the
-//! same operations, at the same time. A script that ends with an error keeps what it has done. A script that passes a
-//! limit or is killed has done nothing.
+//! The script is run by the crate that the server runs scripts with, in a transaction of the engine. The script
+//! declares only its first key or none. So the engine may undo it and run it again with more partitions. Each of
+//! these runs must request the same operations and see the same clock. A script that ends with an error keeps what it
+//! has done. A script that passes a limit or is killed has done nothing.
 
 use std::cell::RefCell;
 use std::time::Duration;
@@ -17,11 +17,11 @@ use perdura_script::{Alarm, Ask, Code, Failure, Halt, Host, Input, Limits, Runti
 use crate::ops::{Op, View, perform};
 use crate::report::Check;
 
-/// The script. It requests operations in a random order. Its last request ends it in one of the ways.
+/// The text of the script. It requests operations in a random order, and its last request brings about its end.
 const SOURCE: &[u8] = include_bytes!("scripts.luau");
-/// The name it is compiled by.
+/// The name under which the script is compiled.
 const NAME: &str = "5c71";
-/// The limits, which are soon passed. Time is up when the alarm rings.
+/// The limits of a script. They are low. The time limit is reached when the alarm rings.
 const LIMITS: Limits = Limits {
     memory_bytes: 4 << 20,
     time: std::time::Duration::from_secs(1),
@@ -29,30 +29,31 @@ const LIMITS: Limits = Limits {
     source_bytes: 1 << 16,
 };
 thread_local! {
-    /// The runtime of the scripts of all runs of this thread. No script leaves anything to the next.
+    /// The runtime, which all scripts of this thread share. No script leaves any state for the next one.
     static RUNTIME: RefCell<(Runtime, Alarm)> = RefCell::new(Runtime::with_alarm(LIMITS));
 }
 
 /// The end of a script.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ending {
-    /// By itself.
+    /// The script ends by itself.
     Well,
-    /// With an error that it does not catch. Its changes are kept.
+    /// The script raises an error that it does not catch. Its changes are kept.
     Error,
-    /// It runs for too long.
+    /// The script runs for too long.
     Time,
-    /// It needs too much memory.
+    /// The script needs too much memory.
     Memory,
-    /// Its reply is too long.
+    /// The script's reply is too long.
     Reply,
-    /// It is killed.
+    /// The script is killed.
     Kill,
 }
 
 impl Ending {
     pub(crate) fn draw(rng: &mut Rng) -> Ending {
-        // A limit that is reached costs a virtual machine, and making another one is most of the cost of scripts.
+        // Reaching a limit destroys the virtual machine, and making a new one is most of the cost of scripts. So
+        // limits are rare.
         match rng.u8(0..128) {
             0..=11 => Ending::Error,
             12..=23 => Ending::Kill,
@@ -63,12 +64,12 @@ impl Ending {
         }
     }
 
-    /// Returns whether nothing of the script may stay.
+    /// Returns whether the engine undoes all changes of a script with this end.
     pub(crate) fn undoes(self) -> bool {
         !matches!(self, Ending::Well | Ending::Error)
     }
 
-    /// Returns its name in the report.
+    /// Returns the end's name in the report.
     pub(crate) fn mark(self) -> &'static str {
         match self {
             Ending::Well => "script",
@@ -81,19 +82,19 @@ impl Ending {
     }
 }
 
-/// A script, which may run several times.
+/// A script. The engine may run it several times.
 pub(crate) struct Script {
-    /// The operations that it may request.
+    /// The operations that the script may request.
     pub ops: Vec<Op>,
-    /// Its end.
+    /// The way in which the script ends.
     pub ending: Ending,
-    /// The number of operations that it requests before it ends.
+    /// The number of operations that the script requests before it ends.
     pub calls: usize,
-    /// The seed of its random numbers.
+    /// The seed of the script's random numbers.
     pub seed: u64,
-    /// The operations that it requested in its longest run, by index.
+    /// The indexes of the operations that the script requested in its longest run.
     asked: Vec<usize>,
-    /// The number of its runs.
+    /// The number of times that the engine has run the script.
     pub runs: u64,
 }
 
@@ -109,12 +110,13 @@ impl Script {
         }
     }
 
-    /// Returns the operations that it requested.
+    /// Returns the operations that the script requested.
     pub(crate) fn done(&self) -> Vec<Op> {
         self.asked.iter().map(|at| self.ops[*at].clone()).collect()
     }
 
-    /// Runs it in a transaction that began at the given time. The inner error is a contradiction.
+    /// Runs the script in a transaction that began at the given time. The outer error is an error of the engine, the
+    /// inner one a contradiction.
     pub(crate) fn run(
         &mut self,
         core: &Core,
@@ -182,7 +184,7 @@ impl Script {
         }
     }
 
-    /// Returns its reply: the sum of the numbers of the operations that it requested.
+    /// Returns the script's reply: the sum of the numbers of the operations that it requested.
     fn reply(&self) -> Vec<u8> {
         let sum: usize = self.asked.iter().map(|at| at + 1).sum();
         format!(":{sum}\r\n").into_bytes()
@@ -193,7 +195,7 @@ fn killed() -> Error {
     Error::Usage("the script was killed".into())
 }
 
-/// The inside of a transaction in which a script runs.
+/// A transaction in which a script runs.
 struct Inside<'a, 't, 'v> {
     core: &'a Core,
     tx: &'a mut Tx<'t>,
@@ -202,7 +204,7 @@ struct Inside<'a, 't, 'v> {
     scratch: &'a mut Vec<u8>,
     alarm: &'a Alarm,
     ops: &'a [Op],
-    /// The operations that the longest run before this one requested.
+    /// The operations that the script requested in the longest of its earlier runs.
     before: &'a [usize],
     asked: Vec<usize>,
     halted: Option<Error>,

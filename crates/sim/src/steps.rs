@@ -18,7 +18,7 @@ use crate::world::World;
 
 pub(crate) use snapshot::Reading;
 
-/// The panic of a client that changes its mind. No hook prints it.
+/// The panic by which a client abandons its transaction. The panic hook does not print it.
 struct ChangedMind;
 
 impl World {
@@ -70,8 +70,8 @@ impl World {
 
     fn declare(&self, ops: &[Op]) -> PartitionSet {
         let core = self.core();
-        // The engine undoes and repeats a transaction that meets an undeclared partition. The home of a renamed
-        // collection is never declared.
+        // In some runs a transaction declares only its first operation: the engine undoes and repeats a transaction
+        // that meets an undeclared partition. The partition of a renamed collection's elements is never declared.
         let careless = self.seed.is_multiple_of(3);
         let mut parts = PartitionSet::empty();
         for op in if careless { &ops[..1] } else { ops } {
@@ -85,14 +85,14 @@ impl World {
         parts
     }
 
-    /// Runs a transaction of the client. Some change their mind.
+    /// Runs a transaction of the client. Sometimes the client abandons it.
     fn transact(&mut self, writes: bool) -> Check {
         let ops = self.draw_ops(writes);
         let gives_up = writes && self.rng.u8(0..12) == 0;
         self.transact_ops(&ops, gives_up)
     }
 
-    /// Runs operations as one transaction, and compares it with the model.
+    /// Runs operations as one transaction, and compares the replies with the model.
     pub(crate) fn transact_ops(&mut self, ops: &[Op], gives_up: bool) -> Check {
         let parts = self.declare(ops);
         let now_ms = self.clock.wall_us() / 1000;
@@ -102,7 +102,8 @@ impl World {
         let mut changes = Vec::new();
         let renews = |op: &Op| matches!(op, Op::Flush(_) | Op::Swap(..));
         let renews = ops.iter().any(renews);
-        // A panic beside the engine's own work on partitions would stop the database.
+        // A panic while the engine itself works on partitions would stop the database, so the client does not panic
+        // then.
         let panics = gives_up && !renews && ops.len() % 2 == 1;
         let transaction = || {
             core.transact(&parts, |tx| {
@@ -142,13 +143,13 @@ impl World {
         }
     }
 
-    /// Returns the newest epoch that the reply to an operation depends on, apart from its own writes.
+    /// Returns the newest epoch that the reply to an operation depends on. The transaction's own writes do not count.
     fn needs(&self, op: &Op, now_ms: u64) -> u64 {
         let Some(places) = op.places() else {
             return self.model.newest();
         };
         let of = |place: &Place| {
-            // A command that finds another type, or nothing, has read the key's row and no element.
+            // A command that finds no key, or a key of another type, has read the key's row but no element.
             let row = self.model.live().get(place);
             let row = row.filter(|row| row.is_visible(now_ms));
             let reads = row.is_some_and(|row| match op {
@@ -210,7 +211,7 @@ impl World {
         }
     }
 
-    /// Purges the partitions in turn of the rows that have expired.
+    /// Purges expired rows from the partitions, one partition after another.
     pub(crate) fn purge(&mut self) -> Check {
         let partitions = u64::from(self.swarm.options.partitions);
         let now_ms = self.clock.wall_us() / 1000;

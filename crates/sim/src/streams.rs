@@ -13,7 +13,7 @@ use crate::content::Content;
 
 const GROUP: &[u8] = b"group";
 const FIELD: &[u8] = b"field";
-/// The number of entries in a millisecond.
+/// The number of stream entries in a millisecond.
 const IN_MS: u64 = 5;
 
 /// A stream in the model.
@@ -21,11 +21,11 @@ const IN_MS: u64 = 5;
 pub struct StreamModel {
     /// The present entries, by number.
     entries: BTreeMap<u64, Content>,
-    /// The number of the last entry that was added. 0: there never was a stream.
+    /// The number of the last entry that was added. 0: the stream has never existed.
     last: u64,
     /// The number of the last entry that was delivered.
     delivered: u64,
-    /// The consumer of each entry that is not acknowledged, and the number of its deliveries.
+    /// For each pending entry, the consumer that it was delivered to and the number of its deliveries.
     pending: BTreeMap<u64, (u8, u64)>,
 }
 
@@ -33,19 +33,20 @@ pub struct StreamModel {
 #[derive(Debug, Clone)]
 pub(crate) enum StreamEdit {
     Add(Vec<Content>),
-    /// Deletes the entries at these places.
+    /// Deletes the entries at these indexes.
     Delete(Vec<usize>),
     /// Deletes all but the given number of entries.
     Trim(usize),
-    /// Gives a consumer the given number of entries. They are pending then, or need no acknowledgement.
+    /// Gives a consumer the given number of entries. If true, the entries are then pending. If false, they need no
+    /// acknowledgement.
     Deliver(u8, usize, bool),
-    /// Acknowledges the given number of pending entries, from the first.
+    /// Acknowledges the given number of pending entries, beginning with the first.
     Acknowledge(usize),
-    /// Gives a consumer the given number of pending entries, from the first.
+    /// Gives a consumer the given number of pending entries, beginning with the first.
     Claim(u8, usize),
     /// Deletes a consumer and its pending entries.
     DeleteConsumer(u8),
-    /// Deletes the group with all consumers, and begins a new one at its position.
+    /// Deletes the group with all consumers. Then creates a new group at the old group's position.
     Renew,
 }
 
@@ -69,7 +70,7 @@ fn bytes_of(content: Content) -> Vec<u8> {
 impl StreamEdit {
     pub(crate) fn draw(rng: &mut Rng, count: usize, item: impl FnMut() -> Content) -> StreamEdit {
         let consumer = rng.u8(0..3);
-        // Drawn without changing `rng`, so that the seeds of old findings keep their runs.
+        // Drawn without advancing `rng`, so that old seeds still lead to the runs that they led to.
         let aside = rng.clone().u8(..);
         match rng.u8(0..16) {
             0..=5 => StreamEdit::Add(std::iter::repeat_with(item).take(count).collect()),
@@ -83,7 +84,7 @@ impl StreamEdit {
         }
     }
 
-    /// Changes the model and returns the reply.
+    /// Applies the change to the model and returns the reply.
     pub(crate) fn apply(&self, model: &mut StreamModel) -> u64 {
         if model.last == 0 && !matches!(self, StreamEdit::Add(_)) {
             return 0;
@@ -142,7 +143,7 @@ impl StreamEdit {
         }
     }
 
-    /// Changes the engine and returns the reply. `model` is the model before the change.
+    /// Applies the change to the engine and returns the reply. `model` is the model before the change.
     pub(crate) fn run(
         &self,
         tx: &mut Tx<'_>,
@@ -256,17 +257,17 @@ fn consumer(
 }
 
 impl StreamModel {
-    /// Returns whether there never was a stream.
+    /// Returns whether the stream has never existed.
     pub(crate) fn is_absent(&self) -> bool {
         self.last == 0
     }
 
-    /// Returns the number of its entries.
+    /// Returns the number of entries.
     pub(crate) fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Returns the numbers of the entries at some places, each once.
+    /// Returns the numbers of the entries at these indexes, each once.
     fn at(&self, places: &[usize]) -> Vec<u64> {
         let numbers: Vec<u64> = self.entries.keys().copied().collect();
         let place = |place: &usize| place.checked_rem(numbers.len()).map(|at| numbers[at]);
@@ -276,21 +277,21 @@ impl StreamModel {
         found
     }
 
-    /// Returns the first `count` entries that the group has not delivered.
+    /// Returns the first `count` entries that have not been delivered to the group.
     fn new_ones(&self, count: usize) -> Vec<u64> {
         let new = self.entries.range(self.delivered + 1..);
         new.map(|(number, _)| *number).take(count).collect()
     }
 
-    /// Returns whether a stream of the engine with `rows` rows equals this one in every way of reading it.
+    /// Returns whether a stream of the engine with `rows` rows equals this model in every way of reading it.
     pub(crate) fn is(&self, stream: &Stream<'_>, rows: u64) -> bool {
         self.has_entries(stream).unwrap_or(false)
             && self.has_pending(stream).unwrap_or(false)
             && self.rows_in(stream).is_ok_and(|known| known == rows)
     }
 
-    /// Returns the number of its rows in the engine: its head, its nodes, its group, two for each consumer and each
-    /// pending entry.
+    /// Returns the number of rows that the stream has in the engine: its head, its nodes, its group, and two rows
+    /// each for every consumer and every pending entry.
     fn rows_in(&self, stream: &Stream<'_>) -> Result<u64, Fault> {
         let consumers = match stream.group(GROUP)? {
             Some(group) => stream.consumers(&group)?.len(),

@@ -17,13 +17,13 @@ use crate::course::Course;
 pub struct Swarm {
     /// True if each stream has a separate disk.
     pub disks_apart: bool,
-    /// The options of the engine, fixed at creation.
+    /// The options of the engine that are fixed when the database is created.
     pub options: CoreOptions,
     /// The part of the character that every world has.
     pub course: Course,
-    /// The number of shapes of collections to draw from: all of them, or those without streams.
+    /// The number of collection shapes that are drawn: all of them, or all but streams.
     pub shapes: usize,
-    /// True if new collections are streams, whatever is drawn.
+    /// True if every new collection is a stream, whatever shape is drawn.
     pub streams_alone: bool,
     /// Odds that a transaction is a script, of 100.
     pub scripts: u8,
@@ -37,13 +37,13 @@ pub struct Swarm {
     pub large: u8,
     /// Odds of an expiry, of 100.
     pub expiry: u8,
-    /// Odds that an operation is about collections, of 100.
+    /// Odds that an operation concerns collections, of 100.
     pub collections: u8,
     /// The number of names of fields and members in use.
     pub names: u16,
     /// Odds of elements too long for a packed collection, of 100.
     pub long: u8,
-    /// Odds of changes of many elements, of 100.
+    /// Odds that a change affects many elements, of 100.
     pub bulk: u8,
     /// Odds of the kinds of step.
     pub odds: Odds,
@@ -110,13 +110,13 @@ pub(crate) fn pick<T: Copy>(rng: &mut Rng, of: &[T]) -> T {
     of[rng.usize(0..of.len())]
 }
 
-/// Picks one without drawing from `rng`.
+/// Picks an element without advancing `rng`.
 fn pick_aside<T: Copy>(rng: &Rng, of: &[T]) -> T {
     let drawn = usize::from(rng.clone().u16(..));
     of[drawn % of.len()]
 }
 
-/// Draws a number of streams: mostly few, 8 at most, and 16 in one of 64 runs.
+/// Draws the number of streams: 16 in one of 64 runs, otherwise at most 8 and mostly few.
 pub(crate) fn draw_streams(rng: &mut Rng) -> u8 {
     if rng.u8(0..64) == 0 {
         return 16;
@@ -129,18 +129,18 @@ pub(crate) fn draw_streams(rng: &mut Rng) -> u8 {
     )
 }
 
-/// Returns the odds of a kind of step, as a weight. Those of one run are up to four times those of another.
+/// Returns the weight of a kind of step, which is up to four times `base`.
 pub(crate) fn shift(rng: &mut Rng, base: u32) -> u32 {
     base * pick(rng, &[1, 2, 2, 4])
 }
 
-/// Returns the odds of a kind of step that half of the runs do without.
+/// Returns the weight of a kind of step that occurs in only half of the runs.
 pub(crate) fn sometimes(rng: &mut Rng, base: u32) -> u32 {
     if rng.bool() { base } else { 0 }
 }
 
-/// Draws a level of parallel restart on one thread: the order of its jobs by a seed, and memory for waiting records,
-/// often too little.
+/// Draws a schedule on one thread for a restart at this level. The schedule has a seed for the order of the jobs, and
+/// memory for waiting records, often too little.
 pub(crate) fn draw_schedule(rng: &mut Rng, level: Level) -> Schedule {
     let usual = Schedule::inline(level, rng.u64(..));
     Schedule {
@@ -158,7 +158,7 @@ impl Swarm {
         let options = CoreOptions {
             partitions: pick(rng, &[2, 2, 4, 8]),
             chunk_pages: pick(rng, &[2, 4]),
-            // Drawn without changing `rng`, so that the seeds of old findings keep their runs.
+            // Drawn without advancing `rng`, so that old seeds still lead to the runs that they led to.
             segment_bytes: pick_aside(rng, &[65536, 65536, 131_072, 524_288, 200 * 4096]),
             segment_bytes_first: 65536,
             block_bytes_max: pick(rng, &[8192, 16384]),
@@ -222,8 +222,8 @@ impl Swarm {
         swarm
     }
 
-    /// Returns the character with scripts for some seeds, and with streams alone for others. Only the seed decides
-    /// this, so that the seeds of old findings keep their runs.
+    /// Returns the character with scripts for some seeds, and with streams as the only collections for others. Only
+    /// the seed decides this, so that old seeds still lead to the runs that they led to.
     pub(crate) fn with_scripts_and_streams(self, seed: u64) -> Swarm {
         let aside = scramble(seed ^ 0x5c71_9726);
         let scripts = if aside.is_multiple_of(3) { 40 } else { 0 };

@@ -1,15 +1,15 @@
 //! Changes of slots, and commits.
 //!
 //! A change is one critical section under the partition's latch: the tag is read, the record is appended, the slot is
-//! overwritten. A checkpoint visits the page before all three or after all three. So an image of checkpoint k reflects
-//! a change exactly if its tag is below k.
+//! overwritten. A checkpoint visits the page before all three or after all three. So an image of checkpoint k
+//! contains a change exactly if the change's tag is below k.
 //!
 //! # Source
 //! *Differential Logging* (000), algorithm 1.
 //!
 //! # Deviations
-//! Step 2 always takes the latch, not only while a checkpoint runs. Step 6, the append, precedes step 5,
-//! the release of the latch.
+//! Step 2 always takes the latch, not only while a checkpoint runs. Step 6, the append, precedes step 5, the release
+//! of the latch.
 
 #[cfg(feature = "flaws")]
 mod seeded;
@@ -25,13 +25,14 @@ use crate::record::Change;
 use crate::space::{Holder, SlotKey, Space};
 use crate::txn::{Buffers, Committed, Held, Place, Slotted, Txn, Undo};
 
-/// The approximate size of a change's record without its images, bytes.
+/// The approximate size of a change's record without the bytes before and after the change.
 const RECORD_BYTES: usize = 64;
-/// Buffers kept for later transactions.
+/// The most buffers that are kept for later transactions.
 const POOL_MAX: usize = 64;
 
 impl Steal {
-    /// Opens a transaction and routes it to a stream. Its begin record comes with its first change.
+    /// Opens a transaction and routes it to a stream. The transaction's begin record is appended with its first
+    /// change.
     pub fn begin(&self) -> Txn {
         Txn {
             routed: self.txns.route(self.options.route, &self.wal),
@@ -47,9 +48,9 @@ impl Steal {
         }
     }
 
-    /// Appends the row at a place to `out`, cut at the slot size that the database was opened with.
-    /// Returns whether the slot is taken; nothing is appended if not. It takes no lock, so it sees
-    /// the writes of open transactions.
+    /// Appends the row at a place to `out`, cut at the slot size that the database was opened with. Returns true if
+    /// the slot is taken. Returns false and appends nothing if it is free. No lock is taken, so the row may be an
+    /// uncommitted write of an open transaction.
     pub fn read(&self, place: Place, out: &mut Vec<u8>) -> bool {
         let at = self.locate(place);
         let part = self.heap.lock(at.partition);
@@ -97,16 +98,16 @@ impl Steal {
         Ok(None)
     }
 
-    /// Locks the row at a place without changing it: [`read`](Self::read) gives the same row until
-    /// the transaction ends. Returns false if another transaction has the slot or it is free.
+    /// Locks the row at a place without changing it: [`read`](Self::read) gives the same row until the transaction
+    /// ends. Returns false if another transaction has locked the slot, or the slot is free.
     pub fn lock(&self, txn: &mut Txn, place: Place) -> bool {
         #[cfg(feature = "flaws")]
         self.settle(txn);
         self.hold_at(txn, place).is_some()
     }
 
-    /// Overwrites the row at a place. Returns false, and does nothing, if another transaction has
-    /// the slot or it is free.
+    /// Overwrites the row at a place. Returns false, and does nothing, if another transaction has locked the slot, or
+    /// the slot is free.
     ///
     /// # Errors
     /// As [`insert`](Self::insert).
@@ -115,8 +116,8 @@ impl Steal {
         Ok(self.change_at(txn, place, Some(row)))
     }
 
-    /// Removes the row at a place. Returns false, and does nothing, if another transaction has the
-    /// slot or it is free.
+    /// Removes the row at a place. Returns false, and does nothing, if another transaction has locked the slot, or
+    /// the slot is free.
     ///
     /// # Errors
     /// [`Error::LogFull`] and [`Error::Stopped`].
@@ -125,11 +126,11 @@ impl Steal {
         Ok(self.change_at(txn, place, None))
     }
 
-    /// Commits: the transaction is visible to others from here on, and acknowledged once
-    /// [`is_acked`](Self::is_acked).
+    /// Commits a transaction. Others see its changes from now on. It may be acknowledged once
+    /// [`is_acked`](Self::is_acked) returns true.
     ///
     /// # Panics
-    /// If its rollback was begun.
+    /// If the transaction's rollback has begun.
     pub fn commit(&self, mut txn: Txn) -> Committed {
         assert!(
             txn.rollback.is_none(),
@@ -142,8 +143,8 @@ impl Steal {
             let record = &mut txn.buffers.record;
             record.clear();
             encode_commit(record, txn.routed.id);
-            // The commit epoch is read while all slot locks are held: a transaction that gets one of
-            // them later has this epoch or a greater one.
+            // The commit epoch is read while the transaction holds all its slot locks. A transaction that locks one
+            // of these slots later gets this epoch or a greater one.
             let appended = self.append_end(&txn, &txn.buffers.record);
             assert!(
                 txn.first <= Some(appended.pos),
@@ -152,8 +153,9 @@ impl Steal {
             committed.epoch = appended.epoch;
             committed.pos = appended.pos;
         } else if !txn.buffers.held.is_empty() {
-            // It read a row, or wrote the bytes that were there: the row that it saw may not be durable yet. The
-            // transaction that had the slot before has appended a commit, whose epoch is at most this one.
+            // The transaction only read rows, or wrote the bytes that were already there. Those rows may not be
+            // durable yet. The transaction that locked the slot before has appended its commit, and the epoch of that
+            // commit is at most this one.
             committed.epoch = self.wal.last_appended();
         }
         self.release(&mut txn);
@@ -166,7 +168,7 @@ impl Steal {
         committed
     }
 
-    /// Ends all locks. Slots that are free now may be handed out.
+    /// Releases all locks of a transaction. Slots that it freed may be handed out from now on.
     pub(crate) fn release(&self, txn: &mut Txn) {
         let mut freed = 0;
         for held in &txn.buffers.held {
@@ -227,8 +229,8 @@ impl Steal {
         true
     }
 
-    /// Locks the taken slot at a place and returns its index in the held slots. `None`: another
-    /// transaction has it, or it is free.
+    /// Locks the taken slot at a place and returns its index in the held slots. `None`: another transaction has
+    /// locked the slot, or the slot is free.
     fn hold_at(&self, txn: &mut Txn, place: Place) -> Option<usize> {
         let at = self.locate(place);
         let key = SlotKey::new(at.local, at.slot);
@@ -245,8 +247,8 @@ impl Steal {
         }
     }
 
-    /// Changes a slot that the transaction has: to a row, or to free. Only a seeded bug, which read
-    /// the tag earlier, gives `tag`.
+    /// Changes a slot that the transaction has locked: to `row`, or to free. `tag` is set only by a seeded bug, which
+    /// reads the tag earlier.
     pub(crate) fn change(
         &self,
         txn: &mut Txn,

@@ -1,4 +1,5 @@
-//! The database: creating and opening it, and its parts besides the log: pages of slots, and figures.
+//! The database of slots: how it is created and opened, and its parts besides the log: pages of slots, and
+//! statistics.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -22,22 +23,22 @@ use crate::space::{SlotKey, Space};
 use crate::streams::Streams;
 use crate::txn::{Buffers, Committed, Place};
 
-/// Figures since the database was opened.
+/// Statistics since the database was opened.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct StealStats {
     /// Transactions committed.
     pub commits: u64,
     /// Transactions rolled back.
     pub aborts: u64,
-    /// Of these, those whose undo was logged.
+    /// The number of these rollbacks whose undo was logged.
     pub aborts_compensated: u64,
-    /// Changes made, compensation not included.
+    /// Changes made, not counting compensations.
     pub updates: u64,
-    /// Bytes of their records, with frame heads.
+    /// Bytes of the changes' records, including the frames' heads.
     pub update_bytes: u64,
-    /// Compensation records.
+    /// Compensation records written.
     pub compensations: u64,
-    /// Their bytes, with frame heads.
+    /// Bytes of the compensation records, including the frames' heads.
     pub compensation_bytes: u64,
 }
 
@@ -58,7 +59,7 @@ pub struct Steal {
     pub(crate) options: StealOptions,
     pub(crate) class: SlotClass,
     pub(crate) spaces: Box<[CachePadded<Mutex<Space>>]>,
-    /// Free slots in all partitions.
+    /// The number of free slots in all partitions.
     pub(crate) free: CachePadded<AtomicU64>,
     pub(crate) scheme: Scheme,
     pub(crate) streams: Arc<Streams>,
@@ -82,8 +83,7 @@ impl Steal {
     /// Makes an empty database and opens it.
     ///
     /// # Errors
-    /// [`Error::Usage`] if there is a database already or an option is out of its range; the
-    /// disks'.
+    /// [`Error::Usage`] if the disks already have a database, or an option is out of its range; errors of the disks.
     pub fn create(env: StealEnv, options: StealOptions) -> Result<Steal> {
         options.check(&env)?;
         let geometry = Geometry {
@@ -99,11 +99,11 @@ impl Steal {
         Ok(opened.expect("the database was made just now"))
     }
 
-    /// Brings the database on these disks back. `Ok(None)`: the disks have no database.
-    /// [`report`](Life::report) returns what was done.
+    /// Restarts the database on these disks. `Ok(None)`: the disks have no database. [`report`](Life::report) returns
+    /// what the restart did.
     ///
     /// # Errors
-    /// See [`restart`]; nothing was changed if it fails before the anchor is updated.
+    /// Errors of [`restart`]. If it fails before it updates the anchor, nothing was changed.
     pub fn open(env: StealEnv, options: StealOptions) -> Result<Option<Steal>> {
         let Some(found) = read_anchor(env.disks.data.as_ref())? else {
             return Ok(None);
@@ -156,13 +156,13 @@ impl Steal {
         Ok(Some(steal))
     }
 
-    /// Returns the transactions: transactions over slots belong to the database itself.
+    /// Returns the object that runs transactions. For transactions over slots this is the database itself.
     #[must_use]
     pub fn txns(&self) -> &Steal {
         self
     }
 
-    /// Returns the settings it was opened with.
+    /// Returns the settings with which the database was opened.
     #[must_use]
     pub fn options(&self) -> &StealOptions {
         &self.options
@@ -174,7 +174,7 @@ impl Steal {
         self.free.load(Ordering::Relaxed)
     }
 
-    /// Returns the figures since it was opened.
+    /// Returns statistics since the database was opened.
     #[must_use]
     pub fn stats(&self) -> StealStats {
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
@@ -203,7 +203,7 @@ impl Steal {
         self.durable() >= committed.epoch
     }
 
-    /// Returns the taken places of a partition, in order.
+    /// Returns the places of all taken slots in a partition, ascending.
     #[must_use]
     pub fn places(&self, partition: PartitionId) -> Vec<Place> {
         let geometry = self.heap.geometry();
@@ -225,17 +225,17 @@ impl Steal {
         places
     }
 
-    /// Returns the contents of the database in one number; see [`digest`](fn@crate::digest).
+    /// Returns a digest of the database's contents; see [`digest`](fn@crate::digest).
     #[must_use]
     pub fn digest(&self) -> String {
         crate::digest(&self.heap)
     }
 }
 
-/// Spaces and the number of free slots they list.
+/// The partitions' slot spaces, and the number of free slots in all of them.
 type Spaces = (Box<[CachePadded<Mutex<Space>>]>, u64);
 
-/// Reads the free slots from the bitmaps. The lowest is handed out first.
+/// Finds the free slots in the pages' bitmaps. The lowest free slot is handed out first.
 fn survey(heap: &Heap, class: SlotClass) -> Result<Spaces> {
     let mut free = 0u64;
     let mut spaces = Vec::new();

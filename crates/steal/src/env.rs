@@ -1,4 +1,4 @@
-//! The environment of a database, and the means to make and restart a database over it.
+//! The environment of a database, and functions that prepare its creation or restart.
 
 use std::sync::Arc;
 
@@ -15,17 +15,17 @@ use perdura_wal::{Scheme, SegmentSizes};
 pub struct StealEnv {
     /// The disks.
     pub disks: Disks,
-    /// Time.
+    /// The clock.
     pub clock: Arc<dyn Clock>,
-    /// Randomness: a new database's uuid comes from it.
+    /// The seed of random numbers. The uuid of a new database comes from it.
     pub seed: u64,
 }
 
 impl StealEnv {
-    /// Returns the description of the database that is to be made.
+    /// Returns the description of a database to be created.
     ///
     /// # Errors
-    /// [`Error::Usage`] if there is one already.
+    /// [`Error::Usage`] if the disks already have a database.
     pub(crate) fn new_database(
         &self,
         is_there: bool,
@@ -50,7 +50,7 @@ impl StealEnv {
     /// Returns the options of a restart by these methods.
     ///
     /// # Errors
-    /// [`Error::Usage`] if there is no such method.
+    /// [`Error::Usage`] if a method does not exist.
     pub(crate) fn restart_options(
         &self,
         schedule: Schedule,
@@ -62,7 +62,7 @@ impl StealEnv {
     }
 }
 
-/// Returns the uuid that a seed gives to a new database.
+/// Returns the uuid of a new database, derived from a seed.
 fn new_uuid(seed: u64) -> Uuid {
     let mut uuid = [0; 16];
     uuid[..8].copy_from_slice(&mix64(seed).to_le_bytes());

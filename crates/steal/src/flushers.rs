@@ -1,7 +1,7 @@
 //! Threads that make commits durable: one flusher for each stream and one thread that closes epochs.
 //!
-//! The disks set the pace: an epoch is closed when its predecessor is durable, and contains whatever was
-//! appended in the meantime. A slow disk gets large epochs and a fast disk small ones, without a configured
+//! The disks set the pace. An epoch is closed as soon as the epoch before it is durable, and contains everything that
+//! was appended in that time. A slow disk gets large epochs and a fast disk small ones, without a configured
 //! interval.
 
 use std::sync::Arc;
@@ -13,21 +13,22 @@ use parking_lot::{Condvar, Mutex};
 use perdura_base::{Epoch, Result, StreamId};
 use perdura_wal::{FlushProgress, Rung, Wal};
 
-/// The longest time for which a thread sleeps when nothing calls it. Blocks that fill up within an
-/// epoch are written up to this much later.
+/// The longest time for which a thread sleeps if no other thread wakes it. A block that fills up within an epoch is
+/// written up to this much later.
 const NAP: Duration = Duration::from_micros(500);
 
 struct Shared {
     wal: Arc<Wal>,
     stop: AtomicBool,
     lock: Mutex<()>,
-    /// An epoch was closed: wakes the flushers.
+    /// Signalled when an epoch has been closed: wakes the flushers.
     closed: Condvar,
-    /// Something was synced: wakes the closer, and threads that wait for a commit.
+    /// Signalled when something has been synced: wakes the thread that closes epochs, and threads that wait for a
+    /// commit.
     synced: Condvar,
 }
 
-/// The threads; they end when this is dropped.
+/// The threads. They end when this value is dropped.
 pub struct Flushers {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
@@ -84,7 +85,7 @@ impl Shared {
                     drop(self.lock.lock());
                     self.synced.notify_all();
                 }
-                // A failure is latched in the log, a full disk is tried again after a nap.
+                // A failed log stays failed. After a full disk the flush is tried again after a nap.
                 Ok(FlushProgress::Idle) | Err(_) => {
                     let mut lock = self.lock.lock();
                     self.closed.wait_for(&mut lock, NAP);
@@ -117,7 +118,7 @@ impl Drop for Flushers {
         self.shared.closed.notify_all();
         self.shared.synced.notify_all();
         for thread in self.threads.drain(..) {
-            // The thread has reported a panic there, which shows as a log that does not advance.
+            // If the thread panicked, it has reported that itself, and the log no longer advances.
             let _ended = thread.join();
         }
     }

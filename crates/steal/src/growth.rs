@@ -1,8 +1,8 @@
 //! New pages, and the initial load.
 //!
-//! A logged change of its header turns a page into a page of slots, in a transaction that commits at once. Transactions
-//! that use the slots commit later, so no restart keeps a row and loses its page. The initial load is not logged; the
-//! first checkpoint makes it durable.
+//! A page becomes a page of slots by a logged change of its header, in a transaction that commits at once.
+//! Transactions that use the new slots commit later. So no restart keeps a row but loses the row's page. The initial
+//! load is not logged; the first checkpoint makes it durable.
 
 use std::sync::atomic::Ordering;
 
@@ -15,7 +15,7 @@ use crate::record::Change;
 use crate::space::SlotKey;
 use crate::txn::{Committed, Slotted};
 
-/// The table of all pages. Table 0 is the product's catalog.
+/// The table that all pages belong to. Table 0 is the product's catalog.
 pub const TABLE: TableId = TableId(1);
 
 impl Steal {
@@ -63,7 +63,7 @@ impl Steal {
         Ok(committed)
     }
 
-    /// Puts all slots of a new page on the free list, the lowest to be handed out first.
+    /// Adds all slots of a new page to the free list, so that the lowest slot is handed out first.
     fn offer(&self, partition: PartitionId, local: u32) {
         let slots = u16::try_from(self.class.slots()).expect("at most 1024 slots");
         let keys = (0..slots).rev().map(|slot| SlotKey::new(local, slot));
@@ -71,16 +71,16 @@ impl Steal {
         self.free.fetch_add(u64::from(slots), Ordering::Relaxed);
     }
 
-    /// Loads rows without logging them, into new pages that it gives to the partitions in turn. The remaining slots of
-    /// the last pages are free. Returns the number of rows that it loaded. The caller takes a checkpoint afterwards
-    /// ([`checkpoint_now`](perdura_recovery::Life::checkpoint_now)): a crash before that loses the rows.
+    /// Loads rows into new pages without logging them. The pages are assigned to the partitions in turn. The
+    /// remaining slots of the last pages are free. Returns the number of loaded rows. The caller takes a checkpoint
+    /// afterwards ([`checkpoint_now`](perdura_recovery::Life::checkpoint_now)): a crash before that loses the rows.
     ///
-    /// The load is refused once there is an image. If a later image is damaged, a restart falls back to that image and
-    /// the log after it, neither of which has the rows.
+    /// The load is refused if an image already exists. If the image after the load were damaged, a restart would use
+    /// the older image and the log behind it. Neither of these has the rows.
     ///
     /// # Errors
-    /// [`Error::Usage`] for a row longer than a slot, and if there is an image, a running checkpoint
-    /// or an open transaction; [`Error::OutOfMemory`].
+    /// [`Error::Usage`] for a row longer than a slot, and if there is an image, a running checkpoint or an open
+    /// transaction; [`Error::OutOfMemory`].
     pub fn fill<R: AsRef<[u8]>>(&self, rows: impl IntoIterator<Item = R>) -> Result<u64> {
         let anchor = self.anchor().get();
         let images = &anchor.images;

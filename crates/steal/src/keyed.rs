@@ -5,15 +5,15 @@
 //!  commit: append under the stream's list ─► key locks go ─► acknowledged when D has its epoch
 //!  abort:  each change undone through the tree, newest first, each with a compensation (CLR) ─► end record
 //! ```
-//! * A row belongs to one transaction from its first write until the transaction has appended its commit or the end of
-//!   its rollback. A request for a row of another transaction fails at once.
+//! * A transaction locks a row with its first write and keeps it until it has appended its commit or the end of its
+//!   rollback. A request for a row that another transaction has locked fails at once.
 //! * Pages may reach the disk before the transactions that changed them commit, but not before the log has those
 //!   changes.
-//! * The restart undoes the transactions that a crash left open, in the new life, before it takes work
-//!   ([`perdura_recovery::tree`]).
+//! * The restart undoes the transactions that a crash left open. It does so in the new life, before new transactions
+//!   are accepted ([`perdura_recovery::tree`]).
 //!
-//! The tree knows pages and no transactions. This module knows keys and no pages. They are the paper's data component
-//! and transaction component.
+//! The tree deals with pages and not with transactions. This module deals with keys and not with pages. In the paper
+//! they are the data component and the transaction component.
 //!
 //! | module | one idea |
 //! |---|---|
@@ -27,8 +27,8 @@
 //! compensations.
 //!
 //! # Locks, in order
-//! a row's lock (never waited for) < the structure lock < a leaf's latch < the pool's frames < the monitor < a stream's
-//! active list < the log's.
+//! a row's lock (never waited for) < the structure lock < a leaf's latch < the pool's frames < the monitor < a
+//! stream's active list < the log's.
 
 pub mod engine;
 pub mod locks;

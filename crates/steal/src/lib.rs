@@ -1,11 +1,11 @@
 //! Steal mode: transactions that interleave and change pages in place before they commit.
 //!
 //! The product runs each transaction to its end under the latches of its partitions, so log and images hold committed
-//! changes only. The literature's setting is harder. Many transactions are open at once. Each change is in the page and
-//! in the log at once. A checkpoint copies pages of transactions that may yet be rolled back. This crate is that
-//! setting, beside the product and on the same life: log, pages, checkpoints and restart ([`perdura_recovery::life`]).
-//! The three schemes run the same transactions. They differ in their records, in the rollbacks that they compensate,
-//! and in the restart methods that are legal for them.
+//! changes only. The literature's setting is harder. Many transactions are open at once. Each change is made in the
+//! page and appended to the log at the same time. A checkpoint copies pages with changes that may still be rolled
+//! back. This crate implements that setting. It uses the same life as the product: log, pages, checkpoints and
+//! restart ([`perdura_recovery::life`]). The three schemes run the same transactions. They differ in their records,
+//! in the rollbacks that they compensate, and in the restart methods that are legal for them.
 //!
 //! # One page to see it
 //! ```text
@@ -14,10 +14,11 @@
 //!  abort:  outside a window: undo in memory, one record, under the gate
 //!          inside one:       each undo is a compensation record under its own latch
 //! ```
-//! * A transaction is routed to the idlest stream when it begins. All its records are there.
-//! * A slot belongs to one transaction from its first change until the transaction has appended its
-//!   commit, or ended its rollback. A transaction never waits for a lock: a request for a locked slot fails at once.
-//! * A freed slot is handed out again only after that, so commit epochs order the two transactions.
+//! * A transaction is routed to the idlest stream when it begins. All its records go to this stream.
+//! * A transaction locks a slot with its first change and keeps it until it has appended its commit or ended its
+//!   rollback. A transaction never waits for a lock: a request for a locked slot fails at once.
+//! * A slot that a transaction frees is handed out again only after its lock is released. So the commit epoch of the
+//!   slot's next user is not lower.
 //!
 //! | module | one idea |
 //! |---|---|
@@ -37,14 +38,14 @@
 //! | [`flushers`] | threads that make commits durable |
 //!
 //! # Source
-//! *Differential Logging* (000): algorithm 1 (update), 2 (the active list), section 4.1 (streams),
-//! section 5 (PL2P, DL2P, DL1P).
+//! *Differential Logging* (000): algorithm 1 (update), 2 (the active list), section 4.1 (streams), section 5 (PL2P,
+//! DL2P, DL1P).
 //!
 //! # Deviations
 //! * The page's latch is always taken, and the record is appended before its release. The printed order (flag read
 //!   without the mutex, append after its release) loses or doubles committed changes.
-//! * Rollbacks within a checkpoint's window are compensated in DL1P too. Those outside hold the
-//!   gate, because an unlogged rollback must not lie on both sides of a page's visit.
+//! * Rollbacks within a checkpoint's window are compensated in DL1P too. Rollbacks outside windows hold the gate,
+//!   because no page visit may come between two undos of an unlogged rollback.
 //! * Commit epochs make early release of locks safe over several streams.
 //!
 //! # Locks, in order

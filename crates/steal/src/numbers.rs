@@ -9,8 +9,8 @@ use perdura_wal::Wal;
 use crate::options::Route;
 use crate::txn::Routed;
 
-/// Numbers begin, in each incarnation, at the incarnation shifted by this. So no number is used twice, and a restart
-/// need not search for the highest. A life has room for 2^32 of each.
+/// The first number of an incarnation is the incarnation shifted left by this many bits. So no number is used twice,
+/// and a restart need not search for the highest. A life has 2^32 numbers of each kind.
 const NUMBER_SHIFT: u32 = 32;
 
 /// The numbers of one life.
@@ -23,14 +23,14 @@ impl Numbers {
         Numbers(CachePadded::new(AtomicU64::new(first)))
     }
 
-    /// Gives out the next number.
+    /// Returns the next unused number.
     pub fn next(&self) -> u64 {
         let number = self.0.fetch_add(1, Ordering::Relaxed);
         debug_assert_ne!(number, u64::MAX, "a life has room for its numbers");
         number
     }
 
-    /// Numbers a new transaction and routes it to a stream.
+    /// Gives a new transaction its number and its stream.
     pub fn route(&self, route: Route, wal: &Wal) -> Routed {
         let id = TxnId(self.next());
         let stream = route.stream(wal, id);

@@ -1,4 +1,4 @@
-//! The options with which a database is created, and those with which it is opened.
+//! The options for creating a database, and those for opening one.
 
 use perdura_base::checksum::mix64;
 use perdura_base::limits::{IN_FLIGHT_BYTES_MAX, PARTITIONS_MAX, SECTOR_BYTES, STREAMS_MAX};
@@ -15,18 +15,18 @@ use crate::env::StealEnv;
 /// The bytes that an update's record covers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Records {
-    /// The whole slot, as the literature has it; a delete clears the slot.
+    /// The whole slot, as in the literature. A delete clears the slot.
     Full,
-    /// The bytes that differ; a delete flips a bit.
+    /// Only the bytes that differ. A delete only flips a bit.
     Sparse,
 }
 
-/// The choice of a transaction's stream.
+/// The rule that chooses a transaction's stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Route {
     /// The stream with the fewest bytes waiting to be written.
     Idlest,
-    /// By a hash of the transaction's number: the same in every run.
+    /// By a hash of the transaction's number. The choice is the same in every run.
     Scattered,
 }
 
@@ -43,40 +43,40 @@ impl Route {
     }
 }
 
-/// Settings. Scheme, partitions, chunk and segment size of an existing database come from its
-/// anchor.
+/// Settings. For an existing database, the scheme, the partitions, and the sizes of chunks and segments come from its
+/// anchor instead.
 #[derive(Debug, Clone)]
 pub struct StealOptions {
-    /// The logging scheme of a new database; not [`Scheme::Differential`].
+    /// The logging scheme of a new database. [`Scheme::Differential`] is not allowed.
     pub scheme: Scheme,
-    /// The bytes that records cover.
+    /// The bytes that an update's record covers.
     pub records: Records,
-    /// Bytes of a row at most; slots are of the smallest class that holds them.
+    /// The most bytes of a row. Slots are of the smallest class that holds such a row.
     pub slot_bytes: usize,
-    /// Partitions of a new database: a power of two.
+    /// The number of partitions of a new database: a power of two.
     pub partitions: u16,
-    /// Pages in a chunk of a new database.
+    /// The number of pages in a chunk of a new database.
     pub chunk_pages: u16,
-    /// Size of a log segment of a new database, bytes.
+    /// The size of a log segment of a new database, bytes.
     pub segment_bytes: u64,
     /// The longest log block, bytes.
     pub block_bytes_max: usize,
-    /// Log bytes that may wait in a stream before changes are refused.
+    /// The most log bytes that may wait in a stream. Beyond it, changes are refused.
     pub queue_bytes_max: u64,
-    /// The choice of a transaction's stream.
+    /// The rule that chooses a transaction's stream.
     pub route: Route,
     /// Memory for pages, bytes.
     pub memory_limit: u64,
     /// The schedule of a restart.
     pub schedule: Schedule,
-    /// The restart method, or "auto".
+    /// The name of the restart method, or "auto".
     pub method: &'static str,
 }
 
-/// Checks the length of the longest block of the log.
+/// Checks that a setting for the longest log block is allowed.
 pub(crate) fn check_log_sizes(block_bytes_max: usize) -> Result<()> {
-    // A flusher takes whole blocks, up to half of the bytes that may be in flight: a longer block
-    // would never leave.
+    // A flusher takes whole blocks, up to half of the bytes that may be in flight. It could never take a longer
+    // block.
     let longest = BLOCK_BYTES_MAX.min(to_usize(IN_FLIGHT_BYTES_MAX / 2));
     let in_range = (SECTOR_BYTES..=longest).contains(&block_bytes_max);
     if !in_range || !block_bytes_max.is_multiple_of(SECTOR_BYTES) {
@@ -119,7 +119,7 @@ impl StealOptions {
             })
     }
 
-    /// Fails if a row is longer than promised. The slots of the class may have room for more.
+    /// Fails if a row is longer than `slot_bytes`, even if a slot of the class has room for it.
     pub(crate) fn check_row(&self, bytes: usize) -> Result<()> {
         if bytes > self.slot_bytes {
             return Err(Error::Usage(format!(
@@ -136,7 +136,7 @@ impl StealOptions {
         self.class()
     }
 
-    /// Checks what a creation goes by.
+    /// Checks the settings that a creation uses.
     pub(crate) fn check(&self, env: &StealEnv) -> Result<()> {
         self.check_open()?;
         let bad = |what: String| Err(Error::Usage(what));

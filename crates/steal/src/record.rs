@@ -1,11 +1,12 @@
 //! The log records of a change, a begin, a commit and an abort.
 //!
 //! XOR records need no order and are encoded under the partition's latch alone. Physical records are numbered and
-//! appended under the lock of their stream's active list, so a stream holds them in the order of their numbers.
+//! appended under the lock of their stream's active list. So each stream holds its physical records in the order of
+//! their numbers.
 //!
 //! # Source
-//! *Differential Logging* (000), section 3.1: the differential record; the physical one with both
-//! images is section 5's PL2P.
+//! *Differential Logging* (000), section 3.1: the differential record. Section 5, PL2P: the physical record, with the
+//! bytes before and after the change.
 
 #[cfg(feature = "flaws")]
 mod seeded;
@@ -21,24 +22,24 @@ use perdura_wal::{ActiveTxn, Appended, FrameKind, Guard};
 use crate::engine::Steal;
 use crate::txn::{Recorder, Routed, Slotted};
 
-/// One change, ready to be recorded.
+/// A change that is about to be logged.
 pub(crate) struct Change<'a> {
     pub at: Slotted,
     pub page: PageId,
-    /// The offset of the bytes in the page.
+    /// The offset of the changed bytes in the page.
     pub offset: usize,
     pub tag: CkptEpoch,
     pub before: &'a [u8],
     pub after: &'a [u8],
     pub taken: (bool, bool),
     pub compensation: bool,
-    /// True if equal bytes are recorded too.
+    /// True if bytes that the change leaves equal are recorded too.
     pub whole: bool,
 }
 
 impl Steal {
-    /// Encodes and appends a change's record; the latch is held. Returns its bytes, 0 if nothing
-    /// differed and nothing was recorded.
+    /// Encodes and appends the record of a change, under the partition's latch. Returns the size of the record in the
+    /// log. Returns 0 if no byte differed and nothing was recorded.
     pub(crate) fn record(&self, to: &mut Recorder<'_>, change: &Change<'_>) -> u64 {
         let head = UpdateHead {
             txn: to.id,
@@ -97,7 +98,8 @@ impl Steal {
         framed(to.record.len())
     }
 
-    /// Appends the begin record and puts the transaction on its stream's list, as one step.
+    /// Appends a transaction's begin record and adds the transaction to its stream's active list. The caller holds
+    /// the list's lock.
     fn append_begin(&self, to: &mut Recorder<'_>, active: &mut Active) {
         let none = PartitionSet::empty();
         to.scratch.clear();
@@ -141,8 +143,8 @@ impl Steal {
             .append(stream, FrameKind::Record, record, &partitions, tag)
     }
 
-    /// Appends a commit or abort record and removes the transaction from its stream's list, as one
-    /// step.
+    /// Appends a commit or abort record and removes the transaction from its stream's active list, both under the
+    /// list's lock.
     pub(crate) fn append_end(&self, txn: &Routed, record: &[u8]) -> Appended {
         let none = PartitionSet::empty();
         self.streams.end(txn, || {
@@ -152,7 +154,7 @@ impl Steal {
     }
 }
 
-/// Returns the size of a record in the log, its frame's head included, bytes.
+/// Returns the size of a record in the log including its frame's head, bytes.
 fn framed(record_bytes: usize) -> u64 {
     let bytes = perdura_base::num::to_u64(record_bytes);
     let head = 1 + perdura_base::cursor::varint_len(bytes);

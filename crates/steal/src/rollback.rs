@@ -1,19 +1,20 @@
-//! Aborts: logged if a checkpoint could see half of one, otherwise not.
+//! Aborts. A rollback is logged if a checkpoint could copy pages between its undos, otherwise it is not.
 //!
-//! A rollback changes pages. Outside windows it need not be logged: relative to any image it lies wholly before or
-//! wholly after the visits, and the checkpoint epoch in its abort record shows which. The rollback holds the gate
-//! shared, so no window begins during the rollback. Within a window, some pages of the transaction have been visited
-//! and others not, so each undo is logged as an ordinary change. The choice is made once: a rollback that began within
-//! a window stays compensated when the window ends.
+//! A rollback changes pages. Outside a checkpoint's window it need not be logged. Relative to any image, all its
+//! undos lie before the page visits or all lie after them, and the checkpoint epoch in the abort record shows which.
+//! The rollback holds the gate shared, so no window can begin before it ends. Within a window, some pages of the
+//! transaction have been visited and others have not, so each undo is logged as an ordinary change. The choice is
+//! made once: a rollback that begins within a window stays compensated after the window's end.
 //!
-//! DL2P and PL2P always compensate: their restart repeats history before it undoes the losers.
+//! DL2P and PL2P always compensate, because their restart repeats history before it undoes the losers.
 //!
 //! # Source
 //! *Differential Logging* (000), section 3.4, which has no compensation records.
 //!
 //! # Deviations
-//! The gate, and compensation within windows. Without them, an update before a page's visit and its rollback after the
-//! visit would leave the update in the image. Nothing in the log would show whether it is still in force.
+//! The gate, and compensation within windows. Without them, the image could contain an update that preceded the
+//! page's visit but was rolled back after the visit. Nothing in the log would show whether this update is still in
+//! force.
 
 use std::sync::atomic::Ordering;
 
@@ -27,14 +28,14 @@ use crate::record::Change;
 use crate::txn::{Rollback, Txn};
 
 impl Steal {
-    /// Rolls a transaction back, to the end.
+    /// Rolls a transaction back completely.
     pub fn abort(&self, mut txn: Txn) {
         self.abort_begin(&mut txn);
         while !self.abort_step(&mut txn) {}
         self.recycle(txn.buffers);
     }
 
-    /// Begins a rollback, and ends it if it needs no compensation.
+    /// Begins a rollback. If it needs no compensation, also completes it.
     pub fn abort_begin(&self, txn: &mut Txn) {
         if txn.rollback.is_some() {
             return;
@@ -65,12 +66,11 @@ impl Steal {
         self.end_abort(txn, false);
     }
 
-    /// Undoes every change without a record of each and appends the abort record, while the gate is
-    /// shared.
+    /// Undoes all changes without logging each undo, and appends the abort record. The caller holds the gate shared.
     ///
     /// # Panics
-    /// I11: if a window begins or is open during this, so that some pages could be visited before
-    /// the rollback and others behind it.
+    /// I11: if a window is open or begins before the rollback ends. Then some pages could be visited before it and
+    /// others after it.
     fn undo_unlogged(&self, txn: &mut Txn, window: &bool) {
         let epoch = self.heap.ckpt_epoch();
         while self.undo_one(txn, false) {}
@@ -82,8 +82,8 @@ impl Steal {
         );
     }
 
-    /// Takes one step of a rollback that was begun: undoes one change, or ends it. Returns whether
-    /// it has ended; the caller then drops the transaction.
+    /// Takes one step of a rollback that has begun: undoes one change, or ends the rollback if no change is left.
+    /// Returns whether the rollback has ended. The caller then drops the transaction.
     pub fn abort_step(&self, txn: &mut Txn) -> bool {
         let Some(rollback) = txn.rollback else {
             self.abort_begin(txn);
@@ -104,7 +104,7 @@ impl Steal {
         true
     }
 
-    /// Undoes the latest change. Returns whether there was one.
+    /// Undoes the latest change that is not yet undone. Returns false if there was none.
     fn undo_one(&self, txn: &mut Txn, compensated: bool) -> bool {
         let (mut to, images) = txn.split();
         let Some(last) = images.undo.pop() else {
@@ -146,7 +146,7 @@ impl Steal {
     }
 
     fn append_abort(&self, txn: &mut Txn, compensated: bool) {
-        // A seeded bug may have deferred the last compensation's record to this point.
+        // A seeded bug may have deferred the record of the last compensation. It is appended here.
         #[cfg(feature = "flaws")]
         self.settle(txn);
         let record = &mut txn.buffers.record;

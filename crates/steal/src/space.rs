@@ -1,8 +1,8 @@
 //! Slot locks and free slots of one partition.
 //!
-//! Both are volatile: locks end with their transactions, and a restart reads the free slots from the
-//! bitmaps. A slot is either on the free list, or locked, or taken and not locked. A slot freed by a
-//! transaction therefore stays unavailable until the transaction has pre-committed.
+//! Both are volatile: locks end with their transactions, and a restart reads the free slots from the bitmaps. A slot
+//! is either on the free list, or locked, or taken but not locked. So a slot that a transaction frees cannot be
+//! handed out until the transaction has pre-committed and released its lock.
 
 use hashbrown::HashTable;
 use perdura_base::TxnId;
@@ -32,11 +32,11 @@ struct Lock {
     held: usize,
 }
 
-/// The transaction that has a slot.
+/// The transaction that has locked a slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Holder {
     Nobody,
-    /// The transaction that asked, with the index into its held slots.
+    /// The asking transaction, with the slot's index in its list of held slots.
     Me(usize),
     Other,
 }
@@ -57,10 +57,10 @@ impl Space {
         }
     }
 
-    /// Locks a slot that no transaction has.
+    /// Locks a slot that is not locked.
     ///
     /// # Panics
-    /// If a transaction has it.
+    /// If a transaction has locked it.
     pub fn lock(&mut self, key: SlotKey, txn: TxnId, held: usize) {
         assert_eq!(
             self.holder(key, txn),
@@ -72,10 +72,10 @@ impl Space {
         self.locks.insert_unique(mix64(key.0), lock, hash);
     }
 
-    /// Ends a transaction's lock; a slot that is not taken is free from now on.
+    /// Releases a transaction's lock. If the slot is not `taken`, it is free from now on.
     ///
     /// # Panics
-    /// If the transaction does not have it.
+    /// If the transaction has not locked the slot.
     pub fn release(&mut self, key: SlotKey, txn: TxnId, taken: bool) {
         let found = self.locks.find_entry(mix64(key.0), |lock| lock.key == key);
         let lock = found.map(|lock| lock.remove().0);
@@ -88,12 +88,12 @@ impl Space {
         }
     }
 
-    /// Takes the free slot that was freed last.
+    /// Removes and returns the most recently freed slot.
     pub fn pop_free(&mut self) -> Option<SlotKey> {
         self.free.pop()
     }
 
-    /// Adds free slots; the last is handed out first.
+    /// Adds free slots. The last of them is handed out first.
     pub fn add_free(&mut self, keys: impl IntoIterator<Item = SlotKey>) {
         self.free.extend(keys);
     }

@@ -1,13 +1,13 @@
 //! The gate, the active lists of the streams, and the window of a checkpoint built on both.
 //!
-//! * A rollback that is not logged holds the *gate* shared, from its first undo to its abort record. The beginning of a
-//!   window holds it exclusively. Such a rollback therefore lies wholly outside windows.
-//! * The *active list* of a stream holds the transactions with a record and no end. Its lock is held around the append
-//!   of each begin, commit and abort, so list and log always agree. The end mark of a checkpoint captures the list and
-//!   is appended under the same lock.
-//! * Physical records are numbered under that lock too, so a stream holds them in the order of their numbers and a
-//!   merge of the streams needs no sorting. The begin marks of a window are appended under all of these locks: a number
-//!   is assigned before all marks or after all of them.
+//! * A rollback that is not logged holds the *gate* shared from its first undo to its abort record. A checkpoint
+//!   holds the gate exclusively while its window begins. So an unlogged rollback lies wholly outside windows.
+//! * The *active list* of a stream has the transactions with a begin record and no commit or abort record. Each of
+//!   these records is appended under the list's lock, so list and log always agree. The end mark of a checkpoint
+//!   captures the list and is appended under the same lock.
+//! * Physical records are numbered under that lock too. So each stream holds them in the order of their numbers, and
+//!   a merge of the streams needs no sorting. The begin marks of a window are appended while all of these locks are
+//!   held. So each number is assigned either before all marks or after all of them.
 
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use perdura_base::{CkptEpoch, Epoch, Pos, StreamId};
@@ -20,9 +20,9 @@ use crate::txn::Routed;
 #[cfg(feature = "flaws")]
 mod seeded;
 
-/// Gate and active lists of a database.
+/// The gate, and the active lists of all streams of a database.
 pub(crate) struct Streams {
-    /// True if a window is open.
+    /// True while a window is open.
     gate: RwLock<bool>,
     active: ActiveTxns,
     #[cfg(feature = "flaws")]
@@ -44,12 +44,13 @@ impl Streams {
         self.active.of(stream)
     }
 
-    /// Ends a transaction: appends its last record and removes it from its stream's list, as one step.
+    /// Ends a transaction: appends its last record and removes it from its stream's active list, both under the
+    /// list's lock.
     pub fn end(&self, txn: &Routed, append: impl FnOnce() -> Appended) -> Appended {
         self.active.end(txn.stream, txn.id, append)
     }
 
-    /// Shares the gate. The guard shows whether a window is open, and no window begins while it is
+    /// Locks the gate shared. The guard's value is true if a window is open. No window can begin while the guard is
     /// held.
     pub fn gate(&self) -> RwLockReadGuard<'_, bool> {
         self.gate.read()
@@ -113,7 +114,8 @@ mod tests {
 
     use super::*;
 
-    /// Found in review: marks were appended stream by stream while physical records were numbered.
+    /// Found in review: the begin marks were appended stream by stream, and physical records could be numbered in
+    /// between.
     #[test]
     fn no_record_can_be_numbered_while_the_begin_marks_are_appended() {
         let streams = Streams::new(3);

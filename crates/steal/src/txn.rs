@@ -12,11 +12,11 @@ use perdura_base::{Epoch, PageId, PartitionId, Pos, StreamId, TxnId};
 pub struct Place {
     /// The page.
     pub page: PageId,
-    /// The slot within it.
+    /// The slot within the page.
     pub slot: u16,
 }
 
-/// A transaction's number, and the stream that its records go to.
+/// A transaction's number and stream.
 #[derive(Debug)]
 pub struct Routed {
     pub(crate) id: TxnId,
@@ -24,36 +24,36 @@ pub struct Routed {
 }
 
 impl Routed {
-    /// Returns its number.
+    /// Returns the transaction's number.
     #[must_use]
     pub fn id(&self) -> TxnId {
         self.id
     }
 
-    /// Returns the stream that its records go to.
+    /// Returns the stream that the transaction's records are appended to.
     #[must_use]
     pub fn stream(&self) -> StreamId {
         self.stream
     }
 }
 
-/// A transaction that has pre-committed: visible to others, durable later.
+/// A transaction that has pre-committed: others see its changes, but it may not be durable yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use = "it is not acknowledged before its epoch is durable"]
 pub struct Committed {
-    /// The transaction.
+    /// The transaction's number.
     pub txn: TxnId,
-    /// Its commit epoch. Once that is durable, so are the transaction and everything that it saw
-    /// under its locks. 0 if it locked nothing.
+    /// The commit epoch. Once it is durable, so are the transaction and everything that the transaction saw under its
+    /// locks. 0 if the transaction locked nothing.
     pub epoch: Epoch,
-    /// The stream its records are in.
+    /// The stream that has the transaction's records.
     pub stream: StreamId,
-    /// The position of the block with its commit record; 0 if it has no commit record.
+    /// The position of the block with the commit record. 0 if the transaction has no commit record.
     pub pos: Pos,
 }
 
 impl Committed {
-    /// Returns a transaction that has nothing in the log and locked nothing.
+    /// Returns the commit of a transaction that logged nothing and locked nothing.
     pub(crate) fn empty(txn: TxnId, stream: StreamId) -> Committed {
         Committed {
             txn,
@@ -64,7 +64,7 @@ impl Committed {
     }
 }
 
-/// A slot as the engine addresses it.
+/// A slot, in the form in which the engine addresses it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Slotted {
     pub partition: PartitionId,
@@ -72,45 +72,45 @@ pub(crate) struct Slotted {
     pub slot: u16,
 }
 
-/// A slot the transaction has locked, and whether it is taken now.
+/// A slot that the transaction has locked, and whether the slot is taken now.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Held {
     pub at: Slotted,
     pub taken: bool,
 }
 
-/// A change to undo: its slot as it was before.
+/// A change to undo, with the slot's bytes from before the change.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Undo {
-    /// Index into the held slots.
+    /// The slot's index in the list of held slots.
     pub held: usize,
     pub taken: bool,
-    /// The offset of its bytes in the arena. They reach to the arena's end when it is undone.
+    /// The offset of the old bytes in the arena. When this change is undone, they reach to the arena's end.
     pub from: usize,
 }
 
-/// The way in which a rollback that was begun continues. It is chosen once.
+/// The way in which a rollback continues. It is chosen once, when the rollback begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rollback {
     /// Each undo is logged.
     Compensated,
-    /// The seeded bug: step by step without records.
+    /// The seeded bug: changes are undone step by step without any records.
     Silent,
-    /// All is undone.
+    /// All changes are undone.
     Done,
 }
 
-/// Buffers that go from transaction to transaction.
+/// Buffers that one transaction passes on to the next.
 #[derive(Default)]
 pub(crate) struct Buffers {
     pub held: Vec<Held>,
     pub undo: Vec<Undo>,
-    /// Bytes of slots as they were.
+    /// Old bytes of changed slots.
     pub arena: Vec<u8>,
-    /// The record being made.
+    /// The record that is being encoded.
     pub record: Vec<u8>,
     pub scratch: Vec<u8>,
-    /// The slot as it is to be.
+    /// The new content of the slot.
     pub after: Vec<u8>,
 }
 
@@ -127,7 +127,7 @@ impl Buffers {
 /// is closed, and a restart rolls it back.
 pub struct Txn {
     pub(crate) routed: Routed,
-    /// The position of its first record. `None`: it has no records.
+    /// The position of the transaction's first record. `None`: it has no record.
     pub(crate) first: Option<Pos>,
     pub(crate) rollback: Option<Rollback>,
     #[cfg(feature = "flaws")]
@@ -139,7 +139,7 @@ pub struct Txn {
     pub(crate) compensation_bytes: u64,
 }
 
-/// The part of a transaction that a record touches.
+/// The part of a transaction that is needed to append records.
 pub(crate) struct Recorder<'a> {
     pub id: TxnId,
     pub stream: StreamId,
@@ -150,7 +150,7 @@ pub(crate) struct Recorder<'a> {
     pub scratch: &'a mut Vec<u8>,
 }
 
-/// The part that knows the transaction's slots as they were.
+/// The part of a transaction that has its slots and their old bytes.
 pub(crate) struct Images<'a> {
     pub held: &'a mut Vec<Held>,
     pub undo: &'a mut Vec<Undo>,
@@ -159,7 +159,7 @@ pub(crate) struct Images<'a> {
 }
 
 impl Txn {
-    /// Splits the transaction into both parts, to be used at once.
+    /// Splits the transaction into both parts, so that both can be borrowed at once.
     pub(crate) fn split(&mut self) -> (Recorder<'_>, Images<'_>) {
         let buffers = &mut self.buffers;
         let recorder = Recorder {
@@ -180,7 +180,7 @@ impl Txn {
         (recorder, images)
     }
 
-    /// Returns whether a rollback was begun.
+    /// Returns whether the transaction's rollback has begun.
     #[must_use]
     pub fn is_aborting(&self) -> bool {
         self.rollback.is_some()

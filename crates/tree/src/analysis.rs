@@ -1,16 +1,18 @@
-//! The analysis, by which a restart makes its dirty page table. [`LogicalAnalysis`] uses the Δ records alone (Algorithm
-//! 4). [`SqlAnalysis`] uses BW records and the operations' own pages (Algorithm 3). [`AriesAnalysis`] uses the
-//! checkpoint's end and the operations' pages. Each is fed the records behind the redo start in the order of the log.
+//! The analysis, which makes the dirty page table of a restart. [`LogicalAnalysis`] uses the Δ records alone
+//! (Algorithm 4). [`SqlAnalysis`] uses BW records and the operations' own pages (Algorithm 3). [`AriesAnalysis`] uses
+//! the checkpoint's end and the operations' pages. Each analysis takes the records behind the redo start in the order
+//! of the log.
 //!
 //! # Deviations
 //! The algorithms as printed lose updates:
-//! * Algorithm 4 begins with the first Δ whose TC-LSN is above that of the redo start. DirtySet has operations that
-//!   were *appended*, but TC-LSN is the *stable* end. So a Δ that notes an operation behind the redo start may have a
-//!   TC-LSN below it. Here the analysis begins with the first Δ behind the redo start.
-//! * Both algorithms set an entry's lastLSN when the entry is made, and Algorithm 4 never again. A page that is
-//!   dirtied, written and dirtied again within an interval would be pruned. Here every note refreshes lastLSN.
-//! * Algorithm 4 prunes by numbers of which only bounds are known. Here notes are numbered, and a written page is
-//!   pruned if its last note is older than the interval's first write.
+//! * Algorithm 4 begins with the first Δ whose TC-LSN is above that of the redo start. DirtySet notes operations that
+//!   were *appended*, but TC-LSN is the *stable* end of the log. So a Δ may note an operation behind the redo start
+//!   although its TC-LSN is below the redo start. Here the analysis begins with the first Δ behind the redo start.
+//! * Both algorithms set lastLSN when they make an entry, and Algorithm 4 never changes it after that. So a page
+//!   would be pruned although it is dirtied, written and dirtied again within one interval. Here every note refreshes
+//!   lastLSN.
+//! * Algorithm 4 prunes by update numbers, of which only bounds are known. Here notes are numbered, and a written
+//!   page is pruned if its last note is older than the interval's first write.
 
 use crate::dirty_pages::{DirtyPages, Entry};
 use perdura_base::flaw::{Flaw, armed};
@@ -18,12 +20,12 @@ use perdura_base::num::to_u64;
 use perdura_base::{Gsn, Pid};
 use perdura_formats::tree_record::{Delta, EndCheckpoint, Writes};
 
-/// The fields of a Δ that are used.
+/// The fields of a Δ that the analysis uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Detail {
     /// TC-LSN, FW-LSN and FirstDirty, as in section 4.2.
     Standard,
-    /// The number of each update too, if it is there (appendix D.1).
+    /// As `Standard`, and also the number of each update if the Δ has them (appendix D.1).
     Numbers,
     /// Neither FW-LSN nor FirstDirty (appendix D.2).
     Reduced,
@@ -34,7 +36,7 @@ pub enum Detail {
 pub struct LogicalAnalysis {
     detail: Detail,
     rssp: Gsn,
-    /// TC-LSN of the Δ before, or the redo start.
+    /// TC-LSN of the last Δ that was taken, or the redo start.
     previous: Gsn,
     table: DirtyPages,
 }
@@ -72,7 +74,7 @@ impl LogicalAnalysis {
         self.table.knows = self.table.knows.max(delta.tc_lsn);
     }
 
-    /// Returns a number that the update of a note is not below.
+    /// Returns a number that is not above the number of the noted update.
     fn bound(&self, delta: &Delta, at: usize) -> Gsn {
         match (self.detail, &delta.lsns) {
             (Detail::Numbers, Some(lsns)) => lsns[at],
@@ -92,7 +94,8 @@ impl LogicalAnalysis {
                 last_note: note,
             }
         });
-        // A restart notes changes of structure first, and then older operations.
+        // A restart first notes changes of structure and then older operations, so numbers of notes do not always
+        // ascend.
         entry.r_lsn = entry.r_lsn.min(bound);
         if !armed(Flaw::LastNotRefreshed) {
             entry.last = entry.last.max(bound);
@@ -116,7 +119,7 @@ impl LogicalAnalysis {
         }
     }
 
-    /// Returns the table.
+    /// Returns the finished table.
     #[must_use]
     pub fn finish(self) -> DirtyPages {
         self.table
@@ -138,8 +141,8 @@ impl SqlAnalysis {
         }
     }
 
-    /// Takes the next update behind the redo start. A change of structure is one update of each of
-    /// its pages.
+    /// Takes the next update behind the redo start. A change of structure counts as one update of each page that it
+    /// changes.
     pub fn update(&mut self, pid: Pid, gsn: Gsn) {
         update(&mut self.table, pid, gsn);
         debug_assert!(
@@ -148,7 +151,7 @@ impl SqlAnalysis {
         );
     }
 
-    /// Takes the next BW behind the redo start.
+    /// Takes the next BW record behind the redo start.
     pub fn writes(&mut self, writes: &Writes) {
         let entries = &mut self.table.entries;
         for pid in &writes.written {
@@ -163,7 +166,7 @@ impl SqlAnalysis {
         }
     }
 
-    /// Returns the table.
+    /// Returns the finished table.
     #[must_use]
     pub fn finish(self) -> DirtyPages {
         self.table
@@ -191,7 +194,7 @@ impl AriesAnalysis {
         }
     }
 
-    /// Takes a checkpoint's end: these pages are dirty, and no others.
+    /// Takes the end record of a checkpoint: exactly the pages that it names are dirty.
     pub fn checkpoint(&mut self, end: &EndCheckpoint) {
         self.table = knows_all(&end.dirty);
     }
@@ -201,7 +204,7 @@ impl AriesAnalysis {
         update(&mut self.table, pid, gsn);
     }
 
-    /// Returns the table.
+    /// Returns the finished table.
     #[must_use]
     pub fn finish(self) -> DirtyPages {
         self.table
@@ -214,7 +217,7 @@ impl Default for AriesAnalysis {
     }
 }
 
-/// Returns a table of these pages that leaves no tail.
+/// Returns a table of these pages. It decides on every operation, so no tail is left.
 fn knows_all(pages: &[(Pid, Gsn)]) -> DirtyPages {
     let entry = |(pid, r_lsn): &(Pid, Gsn)| {
         let entry = Entry {

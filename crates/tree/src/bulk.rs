@@ -1,5 +1,5 @@
-//! Filling a new tree: pages are laid out side by side, each once, and the pages that lead to them come last. Nothing
-//! is logged, so this is done before the tree is in use.
+//! Fills a new tree. Each page is written once, side by side with the others, and inner pages are written after the
+//! pages that they lead to. Nothing is logged, so this happens before the tree is used.
 
 use crate::file::{PageFile, Shape};
 use crate::tree::{FREE_KEY, META, NEXT_KEY};
@@ -8,24 +8,24 @@ use perdura_page::tree_page::{
     Kind, NodeMut, NodeSpec, cell_bytes, cell_bytes_max, format, key_bytes_max,
 };
 
-/// Bytes that are gathered for one write.
+/// The number of bytes that are gathered for one write.
 const WRITE_BYTES: usize = 1 << 20;
 
-/// A row that is put into a new tree.
+/// A row for a new tree: key and value.
 pub type NewRow = (Vec<u8>, Vec<u8>);
 
-/// Pages of a new tree on their way to its file.
+/// Pages of a new tree that are about to be written.
 struct Layer<'f> {
     file: &'f PageFile,
     shape: Shape,
     table: TableId,
     next: u32,
-    /// Pages from `begin` on that are not written yet.
+    /// The pages from `begin` on, which are not yet written.
     bytes: Vec<u8>,
     begin: u32,
 }
 
-/// The reference to a page: its low fence and its place.
+/// A reference to a page: the page's low fence and its number.
 type Child = (Vec<u8>, Pid);
 
 impl Layer<'_> {
@@ -47,7 +47,7 @@ impl Layer<'_> {
         }
     }
 
-    /// Lays out the next page.
+    /// Adds the next page. Returns its number.
     fn lay(&mut self, page: &mut [u8]) -> Result<Pid> {
         NodeMut::over(page).seal();
         self.bytes.extend_from_slice(page);
@@ -71,7 +71,7 @@ impl Layer<'_> {
         Ok(())
     }
 
-    /// Writes the leaves, filled to `percent` percent.
+    /// Adds the leaves, each filled to `percent` percent.
     fn leaves(
         &mut self,
         rows: &mut dyn Iterator<Item = NewRow>,
@@ -111,7 +111,7 @@ impl Layer<'_> {
         }
     }
 
-    /// Writes the pages that lead to those of the level below, which are more than one.
+    /// Adds the inner pages that lead to the pages of the level below. That level has more than one page.
     fn above(&mut self, level: u8, below: &[Child]) -> Result<Vec<Child>> {
         let size = self.shape.page_bytes;
         let mut children: Vec<Child> = Vec::new();
@@ -121,7 +121,7 @@ impl Layer<'_> {
             let mut node = NodeMut::over(&mut draft);
             let fits = |(key, child): &&Child| node.put_child(key, *child) == Ok(true);
             let mut count = rest.iter().take_while(fits).count();
-            // No page with a single child is left over.
+            // An inner page with a single child must not be left over.
             if rest.len() - count == 1 {
                 count -= 1;
             }
@@ -142,7 +142,7 @@ impl Layer<'_> {
 }
 
 impl Layer<'_> {
-    /// Writes all pages of a table. Returns its root.
+    /// Adds all pages of a table. Returns the root.
     fn table(&mut self, rows: &mut dyn Iterator<Item = NewRow>, percent: usize) -> Result<Pid> {
         let mut children = self.leaves(rows, percent)?;
         for level in 1.. {
@@ -155,7 +155,7 @@ impl Layer<'_> {
     }
 }
 
-/// Fails if a leaf may not have this row behind the key `last`.
+/// Fails if a leaf cannot have this row behind the row with the key `last`.
 fn check(size: usize, last: Option<&[u8]>, key: &[u8], value: &[u8]) -> Result<()> {
     let (key_max, row_max) = (key_bytes_max(size), cell_bytes_max(size));
     if last.is_some_and(|last| last >= key) {
@@ -174,8 +174,8 @@ fn check(size: usize, last: Option<&[u8]>, key: &[u8], value: &[u8]) -> Result<(
     Ok(())
 }
 
-/// Gives these tables to a tree that was just [made](crate::tree::Tree::make). They are empty, except the first: its
-/// rows ascend by their keys and fill leaves to `percent` percent.
+/// Adds tables to a tree that was just [made](crate::tree::Tree::make). The first table gets the rows, whose keys
+/// must ascend, and its leaves are filled to `percent` percent. The other tables are empty.
 ///
 /// # Errors
 /// `Usage` for rows that do not ascend or are too long, and for more tables than the tree has room for; the disk's.

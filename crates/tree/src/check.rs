@@ -1,8 +1,9 @@
-//! The check of a tree's links, which no page shows by itself.
+//! The check of a tree's links. No page shows by itself whether these are right.
 //!
-//! A page's own check ([`Node::open`](perdura_page::tree_page::Node::open)) covers its bytes, its keys and its fences.
-//! Here each page is compared with the page that leads to it: table, level and fences. From the meta page, each page
-//! that was ever used is reached once, through a table or through the list of free pages.
+//! The check of a single page ([`Node::open`](perdura_page::tree_page::Node::open)) covers its bytes, its keys and
+//! its fences. The check here compares the table, the level and the fences of each page with the page that leads to
+//! it. Starting from the meta page, each page that was ever used must be reached exactly once, through a table or
+//! through the list of free pages.
 
 use crate::contract::{Answer, insist};
 use crate::pool::Pinned;
@@ -11,14 +12,14 @@ use perdura_base::num::to_usize;
 use perdura_base::{Error, Gsn, Pid, Result, TableId};
 use perdura_page::tree_page::{Kind, Node};
 
-/// The keys of a table from one to another, the end exclusive.
+/// A range of keys of a table. The end is exclusive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Keys {
     /// The table.
     pub table: TableId,
-    /// The first.
+    /// The first key.
     pub low: Vec<u8>,
-    /// The key behind the last. `None`: the keys reach to the table's end.
+    /// The end of the range. `None`: the range reaches to the table's end.
     pub high: Option<Vec<u8>>,
 }
 
@@ -35,42 +36,42 @@ impl std::fmt::Display for Keys {
     }
 }
 
-/// A fault of a page.
+/// A damaged or wrongly linked page.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
     /// The page.
     pub pid: Pid,
-    /// The expected page, as text.
+    /// A description of the page that was expected.
     pub expected: String,
-    /// The rows that are lost with it. `None`: no rows, or those of all tables if it is the meta
-    /// page.
+    /// The rows that are lost with the page. `None`: no rows are lost, or, if the page is the meta page, those of all
+    /// tables.
     pub lost: Option<Keys>,
 }
 
-/// The pages and rows of a tree.
+/// The numbers of pages and rows in a tree, and its faults.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Checked {
-    /// Leaves.
+    /// The number of leaves.
     pub leaves: u64,
-    /// Pages that lead to others.
+    /// The number of inner pages, which lead to others.
     pub inner: u64,
-    /// Free pages.
+    /// The number of free pages.
     pub free: u64,
-    /// Rows.
+    /// The number of rows.
     pub rows: u64,
     /// The faults.
     pub faults: Vec<Fault>,
 }
 
-/// A page that something leads to.
+/// A page that another page leads to, with the properties that it must have.
 pub(crate) struct Expected {
     pub pid: Pid,
-    /// Its level. `None`: it is a root.
+    /// The page's level. `None`: the page is a root, of any level.
     level: Option<u8>,
     pub keys: Keys,
 }
 
-/// The part of a tree that has been seen.
+/// The progress of a check.
 struct Check<'t> {
     tree: &'t Tree,
     eosl: Gsn,
@@ -80,12 +81,12 @@ struct Check<'t> {
     found: Checked,
 }
 
-/// Reads all pages of a tree whose tables [were found](Tree::find_tables), while no other thread works on it. `eosl` is
-/// the end of the stable log, up to which pages may be written to make room.
+/// Reads all pages of a tree whose tables [were found](Tree::find_tables). No other thread may use the tree. `eosl`
+/// is the end of the stable log: dirty pages with changes up to it may be written to make room.
 ///
 /// # Errors
-/// The disk's; [`Usage`](Error::Usage) if the pages in memory wait for the log. A damaged page is no error but a
-/// [`Fault`].
+/// Errors of the disk; [`Usage`](Error::Usage) if the pages in memory wait for the log. A damaged page is not an
+/// error but a [`Fault`].
 pub fn check(tree: &Tree, eosl: Gsn) -> Result<Checked> {
     let roots = tree.roots.read();
     let next = roots.next;
@@ -125,14 +126,14 @@ impl Check<'_> {
         });
     }
 
-    /// Marks a page as reached. Returns whether it may be reached from here: no page is reached
-    /// twice.
+    /// Marks a page as reached. Returns false if the page was already reached, or if the meta page says that it was
+    /// never used.
     fn reach(&mut self, pid: Pid) -> bool {
         let seen = self.reached.get_mut(to_usize(u64::from(pid.0)));
         seen.is_some_and(|seen| !std::mem::replace(seen, true))
     }
 
-    /// Reads the pages of a table.
+    /// Reads all pages of a table.
     fn table(&mut self, root: Expected) -> Result<()> {
         let mut open = vec![root];
         while let Some(expected) = open.pop() {
@@ -176,7 +177,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Follows the list of free pages.
+    /// Follows the list of free pages from `first`.
     fn free(&mut self, first: Option<Pid>) -> Result<()> {
         let mut at = first;
         while let Some(pid) = at {
@@ -207,8 +208,8 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Reports pages that nothing leads to. A damaged page hides such pages, so they are not
-    /// reported behind one.
+    /// Reports pages that no page leads to. A damaged page can hide such pages, so none are reported if there is
+    /// another fault.
     fn unreached(&mut self) {
         if !self.found.faults.is_empty() {
             return;
@@ -229,7 +230,7 @@ impl Check<'_> {
     }
 }
 
-/// Pins a page. Returns the expected page, as text, if it is damaged.
+/// Pins a page. The inner error is a description of the expected page, if the page is damaged.
 fn pin(tree: &Tree, eosl: Gsn, pid: Pid) -> Result<std::result::Result<Pinned<'_>, String>> {
     let pool = tree.pool();
     let call = || Ok(pool.pin(pid)?.map_or(Answer::NoFrame, Answer::Done));
@@ -243,7 +244,7 @@ fn pin(tree: &Tree, eosl: Gsn, pid: Pid) -> Result<std::result::Result<Pinned<'_
     }
 }
 
-/// Returns the expected property that the page lacks, as text. `None`: the page is as expected.
+/// Returns a description of the expected property that the page lacks. `None`: the page is as expected.
 fn differs(node: Node<'_>, expected: &Expected) -> Option<String> {
     let Keys { table, low, high } = &expected.keys;
     let is_node = matches!(node.kind(), Kind::Inner | Kind::Leaf);
@@ -259,7 +260,7 @@ fn differs(node: Node<'_>, expected: &Expected) -> Option<String> {
     None
 }
 
-/// Returns the pages that an inner page leads to.
+/// Returns the pages that an inner page leads to, with their expected properties.
 pub(crate) fn children(node: Node<'_>) -> Vec<Expected> {
     assert!(
         node.kind() == Kind::Inner && node.level() > 0,

@@ -1,40 +1,41 @@
-//! The dirty page table of a restart: the pages that may lack operations on disk, and the number from which on they
-//! may.
+//! The dirty page table of a restart: the pages that may lack operations on disk, each with the first number that it
+//! may lack.
 
 use crate::monitor::PidMap;
 use perdura_base::{Gsn, Pid};
 
-/// The facts about a page that may have been dirty.
+/// The entry of a page that may have been dirty at the crash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Entry {
-    /// No operation below it is missing on disk.
+    /// All operations on the page below this number are on disk.
     pub(crate) r_lsn: Gsn,
-    /// The newest update as far as the analysis knows it: a number, and for Δ records the number of its note.
+    /// The newest update of the page that the analysis knows: its number, or for Δ records the number of its note.
     pub(crate) last: Gsn,
     pub(crate) last_note: u64,
 }
 
-/// The reason why an operation need not be redone, known before its page is read.
+/// The reason why an operation need not be redone, found without reading its page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Skip {
-    /// Its page was not dirty.
+    /// The operation's page was not dirty.
     Clean,
-    /// Its page became dirty later.
+    /// The operation's page became dirty after this operation.
     BeforeRLsn,
 }
 
-/// The table.
+/// The dirty page table.
 #[derive(Debug, Clone, Default)]
 pub struct DirtyPages {
     pub(crate) entries: PidMap<Entry>,
-    /// The last operation that the table knows. The tail behind it is judged by its pages.
+    /// The last operation that the table decides on. Later operations form the tail, for which the pages themselves
+    /// decide.
     pub(crate) knows: Gsn,
     pub(crate) prefetch: Vec<Pid>,
 }
 
 impl DirtyPages {
-    /// Makes the redo test that needs no page: returns the reason why an operation need not be redone (Algorithm 5,
-    /// lines 5 to 8; Algorithm 1). `None`: the table does not know of one.
+    /// The redo test that reads no page (Algorithm 5, lines 5 to 8; Algorithm 1). Returns the reason why an operation
+    /// need not be redone. `None`: the table shows no reason.
     #[must_use]
     pub fn skips(&self, pid: Pid, gsn: Gsn) -> Option<Skip> {
         if gsn > self.knows {
@@ -47,32 +48,32 @@ impl DirtyPages {
         }
     }
 
-    /// Returns the number of its pages.
+    /// Returns the number of pages in the table.
     #[must_use]
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Returns whether it has no pages.
+    /// Returns whether the table has no pages.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// Returns the last operation that is judged by the table.
+    /// Returns the last operation that the table decides on.
     #[must_use]
     pub fn knows(&self) -> Gsn {
         self.knows
     }
 
-    /// Returns the pages in about the order in which a redo needs them (PF-list, appendix A.2). The list may have a
-    /// page that is no longer in the table, or have it more than once.
+    /// Returns pages in about the order in which a redo needs them (PF-list, appendix A.2). The list may have pages
+    /// that are no longer in the table, and may repeat pages.
     #[must_use]
     pub fn prefetch(&self) -> &[Pid] {
         &self.prefetch
     }
 
-    /// Returns the pages of the table in the order of their rLSNs.
+    /// Returns the pages of the table in ascending order of their rLSNs.
     #[must_use]
     pub fn by_r_lsn(&self) -> Vec<Pid> {
         let entries = self.entries.iter();
@@ -81,7 +82,7 @@ impl DirtyPages {
         pages.into_iter().map(|(_, pid)| pid).collect()
     }
 
-    /// Notes that a page that was read has this number: nothing up to it is missing.
+    /// Notes the number of a page that was read: no operation up to this number is missing.
     pub fn raise(&mut self, pid: Pid, plsn: Gsn) {
         if let Some(entry) = self.entries.get_mut(&pid) {
             entry.r_lsn = entry.r_lsn.max(Gsn(plsn.0 + 1));

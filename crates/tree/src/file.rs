@@ -1,7 +1,7 @@
-//! The tree's file: reading pages, and writing them so that no tear can take one (docs/formats/tree-double.md).
+//! The tree's file: reads pages, and writes them so that a torn write loses no page (docs/formats/tree-double.md).
 //!
-//! A [`Batch`] is written in steps of one I/O each. A failed write or sync stops the file for good: the contents of the
-//! disk are then unknown, and a restart finds them out.
+//! A [`Batch`] is written in steps of one I/O each. After a failed write or sync the file accepts no more writes,
+//! because the contents of the disk are unknown. A restart finds them out.
 
 mod whose;
 
@@ -29,20 +29,20 @@ pub const RUN_PAGES_MAX: usize = 8;
 /// The shape of a tree's file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shape {
-    /// Bytes of a page.
+    /// The size of a page, bytes.
     pub page_bytes: usize,
-    /// First 8 bytes of the database's uuid.
+    /// The first 8 bytes of the database's uuid.
     pub database: [u8; 8],
 }
 
-/// The pages and the double-write file.
+/// The file of pages and the double-write file.
 pub struct PageFile {
     shape: Shape,
     pages: Arc<dyn File>,
     double: Arc<dyn File>,
-    /// The reason why nothing more is written. `None`: writes are allowed.
+    /// The reason why the file accepts no more writes. `None`: it does accept them.
     stopped: Mutex<Option<String>>,
-    /// The highest number in any page that was written.
+    /// The highest number of any page that was written.
     newest: AtomicU64,
 }
 
@@ -52,20 +52,20 @@ impl std::fmt::Debug for PageFile {
     }
 }
 
-/// The repair of the newest batch by a restart.
+/// The result of a restart's repair of the newest batch.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Repaired {
-    /// Pages that were damaged and are whole again.
+    /// Pages that were damaged and have been restored.
     pub restored: Vec<Pid>,
-    /// Pages that were whole and were made durable.
+    /// The number of pages that were whole and have been made durable.
     pub rewritten: usize,
 }
 
 impl PageFile {
-    /// Makes the files of a new tree in a directory that exists, with room for `pages` pages.
+    /// Creates the files of a new tree in an existing directory, with room for `pages` pages.
     ///
     /// # Errors
-    /// The disk's; `Usage` for a size that no page has.
+    /// Errors of the disk; `Usage` if a page cannot have this size.
     pub fn create(disk: &dyn Disk, dir: &str, shape: Shape, pages: u32) -> Result<PageFile> {
         check_size(shape.page_bytes)?;
         let file = PageFile {
@@ -87,7 +87,8 @@ impl PageFile {
     /// Opens the files of a tree. The caller then calls [`repair`](Self::repair).
     ///
     /// # Errors
-    /// The disk's; `Usage` for a size that no page has, and for direct access to pages that are not whole sectors.
+    /// Errors of the disk; `Usage` if a page cannot have this size, or for direct access if a page is not a multiple
+    /// of a sector.
     pub fn open(disk: &dyn Disk, dir: &str, shape: Shape, access: Access) -> Result<PageFile> {
         check_size(shape.page_bytes)?;
         if access == Access::Direct && !shape.page_bytes.is_multiple_of(SECTOR_BYTES) {
@@ -112,13 +113,13 @@ impl PageFile {
         self.shape.page_bytes
     }
 
-    /// Returns whether its I/O goes around the system's cache.
+    /// Returns whether I/O bypasses the system's cache.
     #[must_use]
     pub fn is_direct(&self) -> bool {
         self.pages.is_direct() && self.double.is_direct()
     }
 
-    /// Returns a page of zeros, as a buffer for a read.
+    /// Returns a buffer of one page, filled with zeros.
     #[must_use]
     pub fn buffer(&self) -> AlignedBuf {
         AlignedBuf::zeroed(self.shape.page_bytes)
@@ -128,10 +129,10 @@ impl PageFile {
         u64::from(pid.0) * to_u64(self.shape.page_bytes)
     }
 
-    /// Makes room for `pages` pages. After the error of a full disk, work continues as before.
+    /// Extends the file to `pages` pages. If the disk is full, the file stays usable.
     ///
     /// # Errors
-    /// The disk's.
+    /// Errors of the disk.
     pub fn grow(&self, pages: u32) -> Result<()> {
         let len = self.offset(Pid(pages));
         if self.pages.len()? < len {
@@ -143,18 +144,18 @@ impl PageFile {
     /// Reads a page.
     ///
     /// # Errors
-    /// The disk's; corruption, if it is not the page that belongs there.
+    /// Errors of the disk; corruption, if the bytes are not those of the page with this number.
     pub fn read(&self, pid: Pid, buffer: &mut [u8]) -> Result<()> {
         assert_eq!(buffer.len(), self.shape.page_bytes, "one page");
         read_exact_at(&*self.pages, self.offset(pid), buffer)?;
         self.check(pid, buffer)
     }
 
-    /// Reads adjacent pages in one I/O, as many as the buffer has room for. Returns, for each page, whether it is the
-    /// page that belongs there. If it is not, [`read`](Self::read) of it is an error.
+    /// Reads adjacent pages in one I/O, as many as the buffer has room for. Returns for each page whether the bytes
+    /// are those of the page with this number. If not, [`read`](Self::read) would return an error for the page.
     ///
     /// # Errors
-    /// The disk's.
+    /// Errors of the disk.
     ///
     /// # Panics
     /// If the buffer is not of 1 to [`RUN_PAGES_MAX`] whole pages.
@@ -163,7 +164,7 @@ impl PageFile {
         let pages = buffer.len() / size;
         assert!((1..=RUN_PAGES_MAX).contains(&pages), "{pages} pages");
         assert_eq!(buffer.len(), pages * size, "whole pages");
-        // The run may go beyond the file's end.
+        // The run may reach beyond the file's end.
         let got = self.pages.read_at(self.offset(first), buffer)?;
         let found = (first.0..=u32::MAX).zip(buffer.chunks(size)).enumerate();
         let is_whole =
@@ -178,7 +179,7 @@ impl PageFile {
             .map_err(|malformed| self.damaged(pid, malformed.at, malformed.expected))
     }
 
-    /// Returns the error for a page that is not what it must be, from byte `at` of it on.
+    /// Returns the error for a page that differs from the expected page from byte `at` on.
     pub(crate) fn damaged(&self, pid: Pid, at: usize, expected: &str) -> Error {
         Error::corrupt(
             self.pages.path(),
@@ -189,10 +190,10 @@ impl PageFile {
         )
     }
 
-    /// Begins to write a batch. Pages ascend, are sealed, and the file has room for them.
+    /// Begins to write a batch. The pages must ascend and be sealed, and the file must have room for them.
     ///
     /// # Panics
-    /// If a page is not sealed or not of this file, or if `pages` is empty or longer than [`PAGES_MAX`].
+    /// If a page is not sealed or belongs to another file, or if `pages` is empty or longer than [`PAGES_MAX`].
     #[must_use = "nothing is written yet"]
     pub fn begin(&self, pages: &[(Pid, &[u8])]) -> Batch {
         let size = self.shape.page_bytes;
@@ -227,7 +228,7 @@ impl PageFile {
     /// Takes one step of a batch: one I/O. Returns whether the batch is durable.
     ///
     /// # Errors
-    /// The disk's, and from then on always `Stopped`.
+    /// Errors of the disk. After one of these, every step returns `Stopped`.
     pub fn step(&self, batch: &mut Batch) -> Result<bool> {
         if let Some(why) = &*self.stopped.lock() {
             return Err(Error::Stopped(why.clone()));
@@ -274,10 +275,10 @@ impl PageFile {
         Ok(batch.next == Step::Done)
     }
 
-    /// Writes pages side by side that no other page leads to yet, so that no tear can hurt.
+    /// Writes adjacent pages that no other page leads to yet, so a torn write does no harm.
     ///
     /// # Errors
-    /// The disk's.
+    /// Errors of the disk.
     pub(crate) fn lay(&self, first: Pid, pages: &[u8]) -> Result<()> {
         assert!(
             pages.len().is_multiple_of(self.shape.page_bytes),
@@ -286,15 +287,15 @@ impl PageFile {
         self.pages.write_at(self.offset(first), pages)
     }
 
-    /// Makes pages durable that were laid out.
+    /// Makes pages durable that [`lay`](Self::lay) has written.
     ///
     /// # Errors
-    /// The disk's.
+    /// Errors of the disk.
     pub(crate) fn sync(&self) -> Result<()> {
         self.pages.sync()
     }
 
-    /// Writes a batch, all its steps.
+    /// Writes a batch by taking all its steps.
     ///
     /// # Errors
     /// As [`step`](Self::step).
@@ -307,8 +308,8 @@ impl PageFile {
     /// Makes the newest batch whole and durable, after a crash and before a page is read.
     ///
     /// # Errors
-    /// The disk's; corruption, if one of the two files is of another database, or the double-write file is of a newer
-    /// build. A page that stays damaged is no error here: reading it is.
+    /// Errors of the disk; corruption, if one of the two files belongs to another database, or a newer build wrote
+    /// the double-write file. A page that stays damaged causes no error here, but does when it is read.
     pub fn repair(&self) -> Result<Repaired> {
         let mut repaired = Repaired::default();
         let head = self.batch_head()?;
@@ -340,7 +341,7 @@ impl PageFile {
         Ok(repaired)
     }
 
-    /// Reads a copy of the newest batch. Returns whether it counts.
+    /// Reads the copy of a page from the double-write file. Returns whether the copy is whole.
     fn read_copy(&self, at: usize, pid: Pid, crc: u32, copy: &mut [u8]) -> Result<bool> {
         let size = self.shape.page_bytes;
         let got = self.double.read_at(to_u64(HEAD_BYTES + at * size), copy)?;
@@ -348,7 +349,7 @@ impl PageFile {
         Ok(got == size && checksum(copy) == crc && is_page)
     }
 
-    /// Returns the pages that [`repair`](Self::repair) has copies of.
+    /// Returns the pages for which [`repair`](Self::repair) has a copy.
     ///
     /// # Errors
     /// As [`repair`](Self::repair).
@@ -366,17 +367,17 @@ impl PageFile {
         Ok(restorable)
     }
 
-    /// Returns whether the page in its place is whole.
+    /// Returns whether the page in the file of pages is whole.
     fn is_whole(&self, pid: Pid, page: &mut [u8]) -> Result<bool> {
         let got = self.pages.read_at(self.offset(pid), page)?;
         Ok(got == page.len() && Node::open(page, pid, self.shape.database).is_ok())
     }
 
-    /// Returns the highest number in any page that was written, as far as the double-write file shows it: the log
-    /// reached it.
+    /// Returns the highest number of any page that was written, as recorded in the double-write file. The log must
+    /// have reached this number.
     ///
     /// # Errors
-    /// The disk's.
+    /// Errors of the disk.
     pub fn reach(&self) -> Result<Gsn> {
         let mut bytes = AlignedBuf::zeroed(HEAD_BYTES);
         let got = self.double.read_at(0, &mut bytes)?;
@@ -421,33 +422,33 @@ fn check_size(page_bytes: usize) -> Result<()> {
     )))
 }
 
-/// Returns the checksum that a page begins with.
+/// Returns the checksum in the header of a page.
 fn checksum(page: &[u8]) -> u32 {
     u32::from_le_bytes(*page.first_chunk().expect("a page has a header"))
 }
 
-/// The next step.
+/// The next step of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Step {
     Double,
     SyncDouble,
-    /// The run of pages that begins there.
+    /// Writes the run of pages that begins at this index.
     InPlace(usize),
     SyncPages,
     Done,
 }
 
-/// Pages on their way to the disk.
+/// A batch: pages that are being written.
 #[derive(Debug)]
 pub struct Batch {
     pids: Vec<Pid>,
-    /// The double-write file: head and copies.
+    /// The content of the double-write file: its head, and copies of the pages.
     bytes: AlignedBuf,
     next: Step,
 }
 
 impl Batch {
-    /// Returns the pages from `from` on that lie side by side: one write.
+    /// Returns the indexes of the adjacent pages from `from` on, which one write can cover.
     fn run(&self, from: usize) -> Range<usize> {
         let rest = &self.pids[from..];
         let side_by_side = rest
@@ -457,7 +458,7 @@ impl Batch {
         from..from + side_by_side + 1
     }
 
-    /// Returns its pages.
+    /// Returns the pages of the batch.
     #[must_use]
     pub fn pids(&self) -> &[Pid] {
         &self.pids

@@ -1,5 +1,5 @@
-//! A second data component: tables in pages on disk. It knows keys, pages and the numbers of operations, and no
-//! transaction.
+//! A second data component: tables in pages on disk. It deals with keys, pages and the numbers of operations, but not
+//! with transactions.
 //!
 //! | module | one idea |
 //! |---|---|
@@ -13,7 +13,7 @@
 //! | [`dirty_pages`] | the dirty page table of a restart, and the redo test that needs no page |
 //! | [`pool`] | the pages in memory, and the writer |
 //! | [`read_ahead`] | pages are read before they are wanted: by a list, by the log, or all that lead to others |
-//! | [`mod@file`] | reading pages, and writing them so that no tear takes one |
+//! | [`mod@file`] | reads pages, and writes them so that a torn write loses none |
 //! | [`check`](mod@check) | the check of a tree's links |
 //! | [`scrub`](mod@scrub) | the check that pages on disk are whole |
 //! | [`analysis`] | the making of the table: from Δ records, from BW records and operations, or from a checkpoint's pages |

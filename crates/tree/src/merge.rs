@@ -1,4 +1,4 @@
-//! The merge of a sparse leaf with a neighbour, and of the pages that lead to it.
+//! The merge of a sparse leaf with a neighbour, and of the inner pages above.
 
 use crate::contract::{Answer, Records, done};
 use crate::structure::Plan;
@@ -6,20 +6,20 @@ use crate::tree::Tree;
 use perdura_base::{Pid, Result, TableId};
 use perdura_page::tree_page::{Node, NodeMut};
 
-/// Two pages under one parent that may become one.
+/// Two pages under one parent that could be merged into one.
 struct Neighbours {
     left: (Pid, Vec<u8>),
     right: (Pid, Vec<u8>),
-    /// The key under which the parent has the right page.
+    /// The key of the right page in the parent.
     key: Vec<u8>,
 }
 
 impl Tree {
-    /// Merges the leaf of a key with a neighbour if both fit well into one page, and so on upwards. The right one of
-    /// the two becomes free. Returns whether it merged.
+    /// Merges the leaf of a key with a neighbour if both fit well into one page, and does the same with the inner
+    /// pages above. The right page of the two becomes free. Returns whether the leaf was merged.
     ///
     /// # Errors
-    /// `Usage` if there is no such table; as [`Pool::pin`](crate::pool::Pool::pin).
+    /// `Usage` if the table does not exist; as [`Pool::pin`](crate::pool::Pool::pin).
     pub fn merge(&self, table: TableId, key: &[u8], log: &dyn Records) -> Result<Answer<bool>> {
         let mut roots = self.roots.write();
         let path = done!(self.path(&roots, table, key, 0)?);
@@ -29,7 +29,8 @@ impl Tree {
             .map(|(pid, pinned)| (*pid, pinned.read().bytes().to_vec()))
             .collect();
         drop(path);
-        // The key that a parent loses, if it does not become part of a merge itself.
+        // The page and the key that it loses, because one of its children was merged away. It may itself be merged
+        // next.
         let mut dropped: Option<(Pid, Vec<u8>)> = None;
         while copies.len() > 1 {
             let Some((pid, bytes)) = copies
@@ -57,7 +58,7 @@ impl Tree {
             dropped = Some((*parent, key));
             let parent = (*parent, Node::over(parent_bytes).len());
             if copies.len() == 1 && parent.1 == 1 {
-                // The root leads to one page, which is the root now.
+                // The root has only one child left, which becomes the root.
                 self.free_page(&mut plan, parent.0);
                 plan.root(table, left);
                 dropped = None;
@@ -73,7 +74,7 @@ impl Tree {
         Ok(Answer::Done(true))
     }
 
-    /// Returns a page and one beside it under the same parent, if they fit well into one page.
+    /// Returns a page and a neighbour under the same parent, if both fit well into one page.
     fn neighbours(
         &self,
         pid: Pid,

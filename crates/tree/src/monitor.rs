@@ -1,22 +1,22 @@
-//! The notes that the tree makes while its pages become dirty and are written. A restart learns from them which pages
-//! it need not read (section 4.1 of the paper: the Δ-log record; section 3.3: the BW-log record).
+//! The notes that the tree makes when pages become dirty and when they are written. They show a restart the pages
+//! that it need not read (section 4.1 of the paper: the Δ-log record; section 3.3: the BW-log record).
 //!
-//! One mutex guards a monitor together with the counter of numbers. Its callers keep these rules:
-//! 1. An operation takes its number, is appended to the log and is noted without leaving the mutex, under its leaf's
-//!    latch. Then the order of the notes is that of the numbers, and every stable operation is noted.
-//! 2. A page is copied for a write under its latch if [`may_write`](Monitor::may_write) allows it,
-//!    and is reported to [`note_written`](Monitor::note_written) when it is durable.
-//! 3. EOSL is read before the mutex is taken, or while it is held. Read later, it would cover operations that the cut
-//!    record does not note.
-//! 4. A Δ and its BW are appended to the log without leaving the mutex in which they were cut, Δ first.
+//! One mutex guards a monitor together with the counter of numbers. Callers of the monitor must keep these rules:
+//! 1. An operation gets its number, is appended to the log and is noted while the mutex is held throughout, under its
+//!    leaf's latch. So notes have the order of the numbers, and every stable operation is noted.
+//! 2. A page is copied for a write under its latch, and only if [`may_write`](Monitor::may_write) allows that. When
+//!    the copy is durable, the caller calls [`note_written`](Monitor::note_written).
+//! 3. EOSL is read before the mutex is taken, or while it is held. If it were read later, it could cover operations
+//!    that the cut record does not note.
+//! 4. A Δ and its BW are cut and appended to the log, Δ first, while the mutex is held throughout.
 //!
 //! # Deviations
 //! The paper notes a written page when its I/O completes, and relies on the page being latched until then. Here pages
 //! are copied and written without a latch, so a page that has changed since it was copied is not noted as written.
 //!
-//! ARIES takes the dirty pages of a checkpoint at its begin, so its redo begins before that. Here they are taken at the
-//! end, when each page that was dirty at the begin has been written. No page then lacks an update from below the redo
-//! start, and no method reads the log before it.
+//! ARIES takes the list of dirty pages when a checkpoint begins, so its redo begins before the checkpoint. Here the
+//! list is taken when the checkpoint ends, and each page that was dirty at its begin has been written. So no page
+//! lacks an update from below the redo start, and no method reads the log before it.
 
 use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
@@ -28,7 +28,7 @@ use perdura_formats::tree_record::{Delta, EndCheckpoint, Writes};
 use std::collections::BTreeSet;
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// Hashes the number of a page.
+/// A hash function for page numbers.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct PidHasher(u64);
 
@@ -51,40 +51,40 @@ impl Hasher for PidHasher {
 /// A map by page.
 pub type PidMap<V> = HashMap<Pid, V, BuildHasherDefault<PidHasher>>;
 
-/// A page that differs from its copy on disk.
+/// The state of a dirty page, which differs from its copy on disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Dirty {
-    /// No update below it is missing on disk.
+    /// All updates of the page below this number are on disk.
     pub r_lsn: Gsn,
-    /// The highest number of its updates.
+    /// The highest number of an update of the page.
     pub last: Gsn,
-    /// The number of its last note, which shows whether it has changed since it was copied. Numbers of updates do not
-    /// show that in a restart, which redoes changes of structure first and then older operations.
+    /// The number of the page's last note. It shows whether the page has changed since it was copied. Numbers of
+    /// updates would not show that during a restart, which first redoes changes of structure and then older
+    /// operations.
     note: u64,
-    /// The redo start at which it was dirty, if the checkpoint that began there is under way and has to write it. It is
-    /// a number because a copy that was made for a cancelled checkpoint does not count for another one. `None`: no
-    /// checkpoint has to write it.
+    /// The redo start of the running checkpoint, if this checkpoint must write the page because the page was dirty
+    /// there. A number is needed because a copy made for a cancelled checkpoint does not count for the next one.
+    /// `None`: no checkpoint must write the page.
     owed: Option<Gsn>,
 }
 
-/// The records that a monitor's notes are for.
+/// The kinds of records that a monitor makes from its notes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tells {
-    /// Δ records, and BW records beside them.
+    /// Δ records and BW records.
     Deltas,
-    /// Δ records that have the number of each update (appendix D.1 of the paper), and BW records
-    /// beside them.
+    /// Δ records with the number of each update (appendix D.1 of the paper), and BW records.
     DeltasWithNumbers,
-    /// BW records alone: restarts find pages by the operations' hints.
+    /// Only BW records. Restarts find pages by the hints in operations.
     Writes,
 }
 
-/// The numbers of notes at which a Δ is due.
+/// A Δ is due when one of these numbers of notes is reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Notes of dirtied pages.
+    /// The number of notes about dirtied pages.
     pub notes: usize,
-    /// Written pages.
+    /// The number of notes about written pages.
     pub written: usize,
 }
 
@@ -97,7 +97,7 @@ impl Default for Limits {
     }
 }
 
-/// The state when the first write of an interval was noted.
+/// The state at the time when the first write of an interval was noted.
 #[derive(Debug, Clone, Copy)]
 struct FirstWrite {
     fw_lsn: Gsn,
@@ -109,28 +109,27 @@ struct FirstWrite {
 pub struct Monitor {
     limits: Limits,
     pages: PidMap<Dirty>,
-    /// The dirty pages by age, the page that has been dirty for longest first.
+    /// The dirty pages by age. The page that has been dirty for longest comes first.
     by_age: BTreeSet<(Gsn, Pid)>,
-    /// Pages that the checkpoint under way still has to write.
+    /// The number of pages that the running checkpoint must still write.
     owed: usize,
-    /// The redo start of the checkpoint under way.
+    /// The redo start of the running checkpoint. `None`: no checkpoint is running.
     rssp: Option<Gsn>,
     first_note: u64,
     dirty: Vec<Pid>,
     tells: Tells,
-    /// The numbers of the notes, if they are logged.
+    /// The number of each note's update, if Δ records have these numbers.
     lsns: Option<Vec<Gsn>>,
     written: Vec<Pid>,
     first_write: Option<FirstWrite>,
-    /// The highest EOSL that a caller has read.
+    /// The highest EOSL that a caller has passed.
     eosl: Gsn,
-    /// A restart is redoing operations.
+    /// True while a restart redoes operations.
     restarting: bool,
 }
 
 impl Monitor {
-    /// Makes a monitor for a restart. The restart begins with pages that are all clean, and the next note has the
-    /// number `first_note`.
+    /// Makes a monitor for a restart. All pages are clean at first, and the next note gets the number `first_note`.
     #[must_use]
     pub fn new(limits: Limits, first_note: u64, tells: Tells) -> Self {
         Monitor {
@@ -150,31 +149,32 @@ impl Monitor {
         }
     }
 
-    /// Ends the restart: all operations of earlier lives are redone, and the log continues.
+    /// Ends the restart. All operations of earlier lives are redone, and new operations may follow.
     pub fn end_restart(&mut self) {
         assert!(self.restarting, "a restart ends once");
         self.restarting = false;
     }
 
-    /// Returns the records that its notes are for.
+    /// Returns the kinds of records that the monitor makes.
     #[must_use]
     pub fn tells(&self) -> Tells {
         self.tells
     }
 
-    /// Returns the page, if it is dirty.
+    /// Returns the state of a page. `None`: the page is clean.
     #[must_use]
     pub fn dirty(&self, pid: Pid) -> Option<Dirty> {
         self.pages.get(&pid).copied()
     }
 
-    /// Returns all dirty pages, in no order.
+    /// Returns all dirty pages in an arbitrary order.
     pub fn dirty_pages(&self) -> impl Iterator<Item = (Pid, Dirty)> {
         self.pages.iter().map(|(pid, dirty)| (*pid, *dirty))
     }
 
-    /// Notes that an update of a page has this number. A restart also notes the operations that it redoes. If such an
-    /// operation lies behind the last Δ of the life before, the next restart finds the page in no other Δ.
+    /// Notes an update of a page, with the update's number. A restart must also note the operations that it redoes.
+    /// If such an operation lies behind the last Δ of the previous life, no other Δ shows the page to the next
+    /// restart.
     pub fn note(&mut self, pid: Pid, gsn: Gsn) {
         assert!(gsn > Gsn(0), "an update of page {pid} has a number");
         if let Some(lsns) = &mut self.lsns {
@@ -213,25 +213,24 @@ impl Monitor {
         self.pages.len()
     }
 
-    /// Returns the dirty pages that may be written, those first that have been dirty for longest.
+    /// Returns the dirty pages that may be written. The page that has been dirty for longest comes first.
     pub fn writable(&self, eosl: Gsn) -> impl Iterator<Item = Pid> {
         let pages = self.by_age.iter().map(|(_, pid)| *pid);
         pages.filter(move |pid| self.may_write(*pid, eosl))
     }
 
-    /// Returns whether a page may be written in its present state: all operations that changed it
-    /// are stable.
+    /// Returns whether a page may be written in its current state, because all operations that changed it are stable.
     #[must_use]
     pub fn may_write(&self, pid: Pid, eosl: Gsn) -> bool {
         let stable = |dirty: &Dirty| dirty.last <= eosl || armed(Flaw::PageBeyondStableLog);
         self.pages.get(&pid).is_some_and(stable)
     }
 
-    /// Notes that a page is durable as it was copied. `copied` is the result of
-    /// [`dirty`](Self::dirty) at that moment.
+    /// Notes that a copy of a page is durable. `copied` is what [`dirty`](Self::dirty) returned when the copy was
+    /// made.
     ///
-    /// A restart writes pages that it has not finished with: operations follow whose numbers are below EOSL. So it does
-    /// not record that it has written them, and the next restart reads some of them for nothing.
+    /// A restart may write a page before it has redone all operations on it, although these have numbers below EOSL.
+    /// So it makes no note for a BW record of such a write, and the next restart may read the page needlessly.
     pub fn note_written(&mut self, pid: Pid, copied: Dirty, eosl: Gsn) {
         let found = self.pages.get_mut(&pid);
         let dirty = found.unwrap_or_else(|| panic!("page {pid} was written twice at a time"));
@@ -240,7 +239,8 @@ impl Monitor {
         if let Some(rssp) = dirty.owed
             && (copied.owed == dirty.owed || !has_changed)
         {
-            // It was copied behind the redo start, or has not changed since: no older update is missing.
+            // The copy was made behind the redo start, or the page has not changed since: no older update is missing
+            // on disk.
             dirty.owed = None;
             self.owed -= 1;
             self.by_age.remove(&(dirty.r_lsn, pid));
@@ -272,14 +272,14 @@ impl Monitor {
         is_full && !self.restarting
     }
 
-    /// Cuts the notes: a Δ, and a BW if pages were written. `None`: there are no notes.
+    /// Ends the interval and returns its records: a Δ, and a BW if pages were written. `None`: there are no notes.
     #[must_use = "what it tells is noted nowhere else"]
     pub fn cut(&mut self, eosl: Gsn) -> Option<(Delta, Option<Writes>)> {
         assert!(!self.restarting, "a restart is not through with its pages");
         if self.dirty.is_empty() && self.written.is_empty() {
             return None;
         }
-        // Another caller may have read a later one.
+        // Another caller may already have passed a later EOSL.
         self.eosl = self.eosl.max(eosl);
         let eosl = self.eosl;
         let none = FirstWrite {
@@ -305,8 +305,8 @@ impl Monitor {
         Some((delta, writes))
     }
 
-    /// Begins a checkpoint: `mark` appends the redo start and returns its number. The caller does not leave the mutex,
-    /// so the checkpoint has to write the page of each operation below that number.
+    /// Begins a checkpoint. `mark` appends the redo start to the log and returns its number. The caller holds the
+    /// mutex throughout, so the checkpoint must write every page with an operation below this number.
     pub fn begin_checkpoint(&mut self, mark: impl FnOnce() -> Gsn) -> Gsn {
         assert!(self.rssp.is_none() && !self.restarting && self.owed == 0);
         let rssp = mark();
@@ -319,7 +319,8 @@ impl Monitor {
         rssp
     }
 
-    /// Makes the checkpoint write a page that the redo start itself changes. The caller has not left the mutex since.
+    /// Makes the running checkpoint also write a page that is changed by the redo start itself. The caller has held
+    /// the mutex since the checkpoint began.
     pub fn owe(&mut self, pid: Pid) {
         let rssp = self.rssp.expect("a checkpoint has begun");
         self.note(pid, rssp);
@@ -330,7 +331,7 @@ impl Monitor {
         }
     }
 
-    /// Gives up the checkpoint under way: its redo start stays without an end.
+    /// Cancels the running checkpoint. Its redo start in the log stays without an end record.
     pub fn cancel_checkpoint(&mut self) {
         self.rssp = None;
         self.owed = 0;
@@ -339,19 +340,20 @@ impl Monitor {
         }
     }
 
-    /// Returns whether a checkpoint is under way.
+    /// Returns whether a checkpoint is running.
     #[must_use]
     pub fn is_in_checkpoint(&self) -> bool {
         self.rssp.is_some()
     }
 
-    /// Returns the pages that the checkpoint still has to write, in no order.
+    /// Returns the pages that the running checkpoint must still write, in an arbitrary order.
     pub fn owed(&self) -> impl Iterator<Item = Pid> {
         let owed = self.pages.iter().filter(|(_, dirty)| dirty.owed.is_some());
         owed.map(|(pid, _)| *pid)
     }
 
-    /// Ends the checkpoint and returns its end record. `None`: changes from below its redo start are not yet durable.
+    /// Ends the checkpoint and returns its end record. `None`: some changes from below its redo start are not yet on
+    /// disk.
     pub fn end_checkpoint(&mut self) -> Option<EndCheckpoint> {
         let rssp = self.rssp.filter(|_| self.owed == 0)?;
         self.rssp = None;

@@ -4,13 +4,14 @@
 //! pin ──► in memory ──latch, note──► dirty ──write_step: copied, written, synced──► clean ──clock──► evicted
 //! ```
 //! A page stays in memory while it is pinned or dirty. No I/O happens under a latch or a mutex. A page that is being
-//! read delays only the threads that want it, and the writer copies pages before it writes them. The pool has no
-//! thread: its callers take the steps. [`read_ahead`](crate::read_ahead) reads pages before a caller asks for them.
+//! read delays only the threads that need this page. The writer copies pages before it writes them. The pool starts
+//! no threads: its callers take the steps. [`read_ahead`](crate::read_ahead) reads pages before a caller asks for
+//! them.
 //!
 //! # Order of locks
-//! A page's latch; then the frames' mutex; then the monitor's. A page becomes dirty under its exclusive latch and while
-//! it is pinned. So a clean page without a pin stays clean as long as the frames' mutex is held: only then may it be
-//! evicted.
+//! A page's latch; then the frames' mutex; then the monitor's. A page becomes dirty only while it is pinned and under
+//! its exclusive latch. So a clean page without a pin stays clean while the frames' mutex is held, and is evicted
+//! only under this mutex.
 
 pub(crate) mod ahead;
 
@@ -28,14 +29,14 @@ use perdura_page::tree_page::{Kind, Node, NodeMut};
 struct Slot {
     page: Option<Pid>,
     pins: u32,
-    /// True if it was used since the clock's hand passed.
+    /// True if the page was used since the clock's hand passed the frame.
     was_used: bool,
-    /// True if it leads to other pages.
+    /// True if the page is an inner page, which leads to others.
     is_index: bool,
-    /// True if it is being read.
+    /// True while the page is being read.
     is_loading: bool,
-    /// The number of the read that read it ahead. `None`: it was not read ahead, or was pinned
-    /// since.
+    /// The number of the read by which the page was read ahead. `None`: the page was not read ahead, or has been
+    /// pinned since.
     ahead: Option<u64>,
 }
 
@@ -48,35 +49,35 @@ struct Frames {
     window: Window,
 }
 
-/// The work of the pool.
+/// Counts of the pool's work.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Leaves that were read.
+    /// Leaves read.
     pub data_fetches: u64,
-    /// Pages that lead to others, that were read.
+    /// Inner pages read.
     pub index_fetches: u64,
-    /// Pages that were evicted.
+    /// Pages evicted.
     pub evictions: u64,
-    /// Pages that were written.
+    /// Pages written.
     pub writes: u64,
-    /// Pages that were read ahead. They count as fetches, too.
+    /// Pages read ahead. They also count as fetches.
     pub ahead_pages: u64,
-    /// The reads that read them.
+    /// Reads that read pages ahead. One read may cover several pages.
     pub ahead_reads: u64,
-    /// Pins of leaves that had to wait for a read, either a new one or one under way.
+    /// Pins of leaves that waited for a read, either a new read or one in progress.
     pub data_stalls: u64,
-    /// Pins of pages that lead to others, and that had to wait for a read.
+    /// Pins of inner pages that waited for a read.
     pub index_stalls: u64,
 }
 
-/// Frames of a pool for each page that the writer takes at a time. If a batch were a large part of the pages that may
-/// be dirty, the number of dirty pages would vary widely. So a pool of 8,192 pages and more has whole batches, and a
-/// smaller one has shorter ones.
+/// The number of a pool's frames for each page in a batch of the writer. If a batch were a large share of the pages
+/// that may be dirty, the number of dirty pages would vary widely. So pools of 8,192 pages or more write batches of
+/// the full length, and smaller pools write shorter ones.
 const FRAMES_A_PAGE: usize = 64;
-/// The fewest pages that a batch may have: it costs two syncs.
+/// A batch has at least this many pages if enough are dirty, because it costs two syncs.
 const BATCH_MIN: usize = 16;
 
-/// A batch that is being written, and the state of its pages when they were copied.
+/// The batch that is being written, with the state that each of its pages had when it was copied.
 #[derive(Debug)]
 struct Writing {
     batch: Batch,
@@ -86,23 +87,23 @@ struct Writing {
 /// The result of a step of the writer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Progress {
-    /// No dirty page may be written.
+    /// Nothing was done: no dirty page may be written.
     Idle,
-    /// More steps follow.
+    /// A part of a batch was written. More steps follow.
     Wrote,
-    /// Pages have become clean, or stay dirty because they have changed in the meantime.
+    /// The batch is durable. Its pages are clean now, except those that have changed since they were copied.
     Cleaned,
 }
 
-/// Pages in memory.
+/// The buffer pool.
 #[derive(Debug)]
 pub struct Pool {
     file: PageFile,
     pages: Vec<RwLock<AlignedBuf>>,
     frames: Mutex<Frames>,
-    /// A page has been read, or could not be.
+    /// Signalled when a read has ended, with or without success.
     loaded: Condvar,
-    /// Pages may be read ahead again.
+    /// Signalled when there may be room for reading ahead.
     room_ahead: Condvar,
     monitor: Mutex<Monitor>,
     writing: Mutex<Option<Writing>>,
@@ -151,13 +152,13 @@ impl Pool {
         }
     }
 
-    /// Returns the file of its pages.
+    /// Returns the file of the pool's pages.
     #[must_use]
     pub fn file(&self) -> &PageFile {
         &self.file
     }
 
-    /// Returns the notes on its pages, under one mutex with the numbers.
+    /// Returns the monitor of the pool's pages. Its mutex also guards the counter of numbers.
     #[must_use]
     pub fn monitor(&self) -> &Mutex<Monitor> {
         &self.monitor
@@ -169,14 +170,14 @@ impl Pool {
         self.frames.lock().counts
     }
 
-    /// Pins a page, which is read if it is not in memory. `None`: all frames are pinned or dirty, and
-    /// [`write_step`](Self::write_step) has to make room.
+    /// Pins a page. Reads the page if it is not in memory. `None`: all frames are pinned or dirty, and the caller
+    /// must make room by [`write_step`](Self::write_step).
     ///
     /// # Errors
     /// As [`PageFile::read`].
     pub fn pin(&self, pid: Pid) -> Result<Option<Pinned<'_>>> {
         let mut frames = self.frames.lock();
-        // The reads that this pin waits for, if it waits.
+        // The reads that this pin waits for. `None`: it has not had to wait.
         let mut waits: Option<Reads> = None;
         let at = loop {
             let reads = if let Some(at) = frames.places.get(&pid).copied() {
@@ -222,7 +223,7 @@ impl Pool {
         Ok(Some(Pinned { pool: self, at }))
     }
 
-    /// Pins a page that is in memory.
+    /// Pins the page in frame `at`.
     fn hold(&self, frames: &mut Frames, at: usize) -> Pinned<'_> {
         let slot = &mut frames.slots[at];
         assert!(slot.page.is_some() && !slot.is_loading, "frame {at}");
@@ -233,13 +234,13 @@ impl Pool {
         Pinned { pool: self, at }
     }
 
-    /// Pins a page that is not on disk yet, with these bytes. `None`: as [`pin`](Self::pin).
+    /// Pins a page that is not yet on disk and has these bytes. `None`: as for [`pin`](Self::pin).
     ///
     /// # Panics
     /// If the page is pinned or dirty.
     pub fn adopt(&self, pid: Pid, bytes: &[u8]) -> Option<Pinned<'_>> {
         let mut frames = self.frames.lock();
-        // It may have been read ahead: the bytes from before the page was made.
+        // Reading ahead may have read the page's place before the page was made, and these old bytes must go.
         while let Some(at) = frames.places.get(&pid).copied() {
             let slot = frames.slots[at];
             if slot.is_loading {
@@ -266,7 +267,7 @@ impl Pool {
         Some(Pinned { pool: self, at })
     }
 
-    /// Undoes [`adopt`](Self::adopt), after the last pin is gone and if no change of the page was noted.
+    /// Undoes [`adopt`](Self::adopt). Requires that the last pin is gone, and that no change of the page was noted.
     pub fn forget(&self, pid: Pid) {
         let mut frames = self.frames.lock();
         let Some(at) = frames.places.remove(&pid) else {
@@ -280,13 +281,13 @@ impl Pool {
         frames.slots[at] = Slot::default();
     }
 
-    /// Gives a page a frame, pinned once: a free one, or that of a page that is evicted. With `is_wanted`, it may also
-    /// evict a page that leads to others, or that was read ahead and not used.
+    /// Finds a frame for a page and pins it once. The frame is free, or its page is evicted. If `is_wanted`, an inner
+    /// page may also be evicted, or a page that was read ahead and has not been used.
     fn claim(&self, frames: &mut Frames, pid: Pid, is_wanted: bool) -> Option<usize> {
         let count = frames.slots.len();
         let monitor = self.monitor.lock();
-        // One round for pages that were not used since, one for pages that were, and then two such rounds for the pages
-        // that are spared at first.
+        // The first round takes pages that were not used since the last round, the second also takes the others. Two
+        // more such rounds take the pages that are spared at first.
         let rounds = if is_wanted { 4 } else { 2 };
         let found = (0..rounds * count).find_map(|step| {
             let at = frames.hand;
@@ -325,7 +326,8 @@ impl Pool {
         Some(at)
     }
 
-    /// Takes one step of the writer, of one I/O at most. A batch takes the pages that have been dirty for longest.
+    /// Takes one step of the writer, with at most one I/O. A batch consists of the pages that have been dirty for
+    /// longest.
     ///
     /// # Errors
     /// As [`PageFile::step`].
@@ -378,7 +380,7 @@ impl Pool {
             };
             let page = pinned.read();
             let monitor = self.monitor.lock();
-            // It may have changed since it was chosen. Under its latch no thread changes it now.
+            // The page may have changed since it was chosen. Now its latch is held, so no thread can change it.
             let dirty = monitor.dirty(pid).filter(|_| monitor.may_write(pid, eosl));
             drop(monitor);
             if let Some(dirty) = dirty {
@@ -398,7 +400,7 @@ impl Pool {
         })
     }
 
-    /// Pins a page if it is in memory: all dirty ones are.
+    /// Pins a page if it is in memory. A dirty page always is.
     pub(crate) fn pin_resident(&self, pid: Pid) -> Option<Pinned<'_>> {
         let mut frames = self.frames.lock();
         let at = frames.places.get(&pid).copied()?;
@@ -411,7 +413,7 @@ fn is_index(node: Node<'_>) -> bool {
     matches!(node.kind(), Kind::Inner | Kind::Meta)
 }
 
-/// A page that stays in memory.
+/// A pinned page, which stays in memory until this value is dropped.
 #[derive(Debug)]
 pub struct Pinned<'p> {
     pool: &'p Pool,
@@ -419,7 +421,7 @@ pub struct Pinned<'p> {
 }
 
 impl<'p> Pinned<'p> {
-    /// Latches it shared.
+    /// Latches the page shared.
     #[must_use]
     pub fn read(&self) -> Reading<'p> {
         Reading {
@@ -427,7 +429,7 @@ impl<'p> Pinned<'p> {
         }
     }
 
-    /// Latches it exclusively.
+    /// Latches the page exclusively.
     #[must_use]
     pub fn write(&self) -> Changing<'p> {
         Changing {
@@ -445,7 +447,7 @@ impl Drop for Pinned<'_> {
     }
 }
 
-/// A page under its shared latch.
+/// A page whose latch is held shared.
 #[derive(Debug)]
 pub struct Reading<'p> {
     bytes: RwLockReadGuard<'p, AlignedBuf>,
@@ -458,14 +460,14 @@ impl Reading<'_> {
         Node::over(&self.bytes)
     }
 
-    /// Returns its bytes.
+    /// Returns the page's bytes.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 }
 
-/// A page under its exclusive latch.
+/// A page whose latch is held exclusively.
 #[derive(Debug)]
 pub struct Changing<'p> {
     bytes: RwLockWriteGuard<'p, AlignedBuf>,
@@ -477,7 +479,7 @@ impl Changing<'_> {
         NodeMut::over(&mut self.bytes)
     }
 
-    /// Puts another page in its place, at the same pid.
+    /// Replaces the whole content of the page.
     pub fn replace(&mut self, page: &[u8]) {
         self.bytes.copy_from_slice(page);
     }

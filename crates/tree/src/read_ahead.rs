@@ -4,25 +4,25 @@
 //! list, or offers ──► queue ──step: a page, and those of the queue beside it, one I/O──► window ──pin──► used
 //! ```
 //! [`ReadAhead`] reads the pages that a list names or that its user offers, in about the order in which they will be
-//! wanted. [`IndexPreload`] reads all pages that lead to others, level by level. Neither has a thread. Many threads may
-//! take steps at once, each of one I/O, or [`work`](ReadAhead::work) until there is nothing more to do. The simulator
-//! takes steps from one thread.
+//! wanted. [`IndexPreload`] reads all inner pages, level by level. Neither starts threads. Many threads may call
+//! [`step`](ReadAhead::step) at once, which does one I/O, or [`work`](ReadAhead::work), which takes steps until
+//! nothing is left to read. The simulator takes steps from one thread.
 //!
 //! # Invariants
-//! * Pages that were read ahead and not used yet have a quarter of the pool's frames at most, and lose them to no other
-//!   page that is read ahead. If redo has to read pages itself while the window is full, the pages in the window were
-//!   not wanted. Each such read makes the oldest page leave the window.
-//! * A pin that needs a page which is being read waits for all reads that are under way. It waits once, where it would
-//!   otherwise wait for each of their pages (section 5.3 of the paper: some stalls are longer).
+//! * Pages that were read ahead and not used yet occupy at most a quarter of the pool's frames. None of them is
+//!   evicted for another page that is read ahead. If redo has to read pages itself while the window is full, the
+//!   pages in the window were not wanted. Each such read makes the oldest page leave the window.
+//! * A pin of a page that is being read waits for all reads in progress. So redo waits once instead of once for each
+//!   of their pages (section 5.3 of the paper: some stalls are longer).
 //! * A read that fails is no error here: the page is left to a later pin.
 //!
 //! # Source
-//! D. Lomet, K. Tzoumas, M. Zwilling, "Implementing Performance Competitive Logical Recovery", section 4.4 and appendix
-//! A.
+//! D. Lomet, K. Tzoumas, M. Zwilling, "Implementing Performance Competitive Logical Recovery", section 4.4 and
+//! appendix A.
 //!
 //! # Deviations
-//! PF-list may name a page more than once: it was dirty, written and dirtied again. Redo wants it at the last place
-//! where it is named, behind the update that left it dirty, and it is read only there.
+//! PF-list names a page more than once if the page was written and dirtied again. Redo needs it only at its last
+//! place in the list, because the update that left it dirty is noted there. So only the last place counts.
 
 use crate::dirty_pages::DirtyPages;
 use crate::file::RUN_PAGES_MAX;
@@ -37,18 +37,18 @@ use perdura_page::tree_page::Kind;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The result of a step.
+/// The result of a step of reading ahead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
-    /// It read pages.
+    /// The step read pages.
     Read,
-    /// It did nothing: no page is waiting, or there is no room for one now.
+    /// The step did nothing, because no page is waiting or there is no room. A later step may read.
     Later,
-    /// It did nothing, and no later step will.
+    /// The step did nothing, and no later step will read.
     Done,
 }
 
-/// Takes steps until there are no more, and waits in between.
+/// Takes steps until the last one, and waits while there is nothing to read.
 fn work(pool: &Pool, step: impl Fn() -> Step) {
     loop {
         let seen = pool.ahead_events();
@@ -60,7 +60,7 @@ fn work(pool: &Pool, step: impl Fn() -> Step) {
     }
 }
 
-/// Buffers for runs, to be used again.
+/// Buffers for runs, kept for reuse.
 #[derive(Debug, Default)]
 struct Buffers(Vec<AlignedBuf>);
 
@@ -72,8 +72,8 @@ impl Buffers {
 }
 
 impl DirtyPages {
-    /// Returns the pages of PF-list that are to be read ahead: those still in the table, each at the place where it is
-    /// named last.
+    /// Returns the pages of PF-list that are to be read ahead: those that are still in the table, each at its last
+    /// place in the list.
     #[must_use]
     pub fn read_ahead(&self) -> Vec<Pid> {
         let mut named = PidMap::default();
@@ -91,28 +91,29 @@ impl DirtyPages {
 /// The state of a page that was offered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Known {
-    /// It is in the queue.
+    /// The page is in the queue.
     Waits,
-    /// It was read, or could not be.
+    /// The page was read, or its read has failed.
     Read,
 }
 
 #[derive(Debug)]
 struct Queue {
-    /// The pages behind the queue.
+    /// The rest of the list. Its pages come after those in the queue.
     list: std::vec::IntoIter<Pid>,
-    /// Pages in the order in which they were offered. Those that were read with others beside them are still here.
+    /// The queue: pages in the order in which they were offered. It still has pages that were already read as
+    /// neighbours of others.
     waiting: VecDeque<Pid>,
-    /// Pages that were read recently, the oldest first. They are not read again.
+    /// Recently read pages, the oldest first. They are not read again.
     recent: VecDeque<Pid>,
     known: PidMap<Known>,
-    /// The most pages that wait, and that are recent.
+    /// The most pages in `waiting`, and in `recent`.
     most: usize,
     buffers: Buffers,
 }
 
 impl Queue {
-    /// Offers a page. Returns whether it need not be offered again.
+    /// Offers a page. Returns true if the page is queued or was read recently, and false if the queue is full.
     fn offer(&mut self, pid: Pid) -> bool {
         if self.known.contains_key(&pid) {
             return true;
@@ -138,7 +139,8 @@ impl Queue {
         }
     }
 
-    /// Returns the next run, with frames in the pool.
+    /// Returns the next run to read, which has frames in the pool. The error is the result of a step that reads
+    /// nothing.
     fn next(&mut self, pool: &Pool) -> Result<Run, Step> {
         loop {
             self.fill();
@@ -187,7 +189,7 @@ pub struct ReadAhead<'p> {
 }
 
 impl<'p> ReadAhead<'p> {
-    /// Makes a reader of the pages of a list into a pool, and of those that are [`offer`](Self::offer)ed behind it.
+    /// Makes a reader for the pages of a list, followed by the pages that are [`offer`](Self::offer)ed.
     #[must_use]
     pub fn new(pool: &'p Pool, list: Vec<Pid>) -> Self {
         let queue = Queue {
@@ -205,8 +207,8 @@ impl<'p> ReadAhead<'p> {
         }
     }
 
-    /// Offers a page that will be wanted. `false`: the queue is full, and the page has to be offered again later. A
-    /// page that waits, or was read recently, is not read again.
+    /// Offers a page that redo will need. Returns false if the queue is full, and the page must be offered again
+    /// later. A page that is already queued, or was read recently, is not read again.
     #[must_use = "a full queue has not taken the page"]
     pub fn offer(&self, pid: Pid) -> bool {
         let took = self.queue.lock().offer(pid);
@@ -233,12 +235,12 @@ impl<'p> ReadAhead<'p> {
         Step::Read
     }
 
-    /// Takes steps until [`close`](Self::close), and waits where there is nothing to read or no room.
+    /// Takes steps until [`close`](Self::close) is called. Waits while there is nothing to read, or no room.
     pub fn work(&self) {
         work(self.pool, || self.step());
     }
 
-    /// Ends the reading: no more pages are wanted.
+    /// Ends reading ahead: no more pages are needed.
     pub fn close(&self) {
         self.is_closed.store(true, Ordering::SeqCst);
         self.pool.wake_ahead();
@@ -247,19 +249,19 @@ impl<'p> ReadAhead<'p> {
 
 #[derive(Debug)]
 struct Level {
-    /// Pages of this level that are still to be read.
+    /// The pages of this level that are still to be read.
     pages: BTreeSet<Pid>,
-    /// The pages that are being read.
+    /// The number of pages that are being read.
     under_way: usize,
-    /// The pages of the level below, as far as they lead to others, too.
+    /// The inner pages of the level below that are known so far.
     below: BTreeSet<Pid>,
     /// The number of pages that may still be read.
     left: usize,
     buffers: Buffers,
 }
 
-/// Reads the pages that lead to others, level by level (appendix A.1 of the paper), while no thread changes their
-/// structure. They take half of the pool at most: the rest is read when it is wanted.
+/// Reads the inner pages level by level (appendix A.1 of the paper), while no thread changes the structure. They
+/// occupy at most half of the pool. The rest is read when it is needed.
 #[derive(Debug)]
 pub struct IndexPreload<'t> {
     pool: &'t Pool,
@@ -267,7 +269,7 @@ pub struct IndexPreload<'t> {
 }
 
 impl Tree {
-    /// Begins to read all pages that lead to others. The tables are [found](Self::find_tables).
+    /// Begins to read all inner pages. The tables must be [found](Self::find_tables) before.
     #[must_use]
     pub fn preload_index(&self) -> IndexPreload<'_> {
         let level = Level {
@@ -298,8 +300,8 @@ impl IndexPreload<'_> {
         {
             Ok(run) => Some(run),
             Err(Refused::InMemory) => None,
-            // Pages that are being read make room when they are used here. Without such pages, the pool is full of
-            // others.
+            // When a read in progress ends, its pages are used here and make room. If no read is in progress, the
+            // pool is full of other pages.
             Err(Refused::NoRoom) if level.under_way == 0 => {
                 level.left = 0;
                 return Step::Done;
@@ -332,7 +334,7 @@ impl IndexPreload<'_> {
         Step::Read
     }
 
-    /// Returns the pages that `pid` leads to, if they lead to others themselves. Empty if the page could not be read.
+    /// Returns the inner pages that `pid` leads to. Empty if these are leaves, or if the page could not be read.
     fn below(&self, pid: Pid) -> Vec<Pid> {
         let Some(pinned) = self.pool.pin_resident(pid) else {
             return Vec::new();
@@ -344,7 +346,7 @@ impl IndexPreload<'_> {
         (0..children).map(|at| node.child(at)).collect()
     }
 
-    /// Takes steps until there are no more. Waits while other threads read pages that lead to more.
+    /// Takes steps until the last one. Waits while other threads read pages of the level.
     pub fn work(&self) {
         work(self.pool, || self.step());
     }

@@ -1,38 +1,39 @@
-//! Pages that a restart has made anew from images in the log, because the file has no whole copy of them.
+//! Pages that a restart has rebuilt from images in the log, because the file has no whole copy of them.
 //!
-//! Such a page was never written, or it was written and is damaged. In the first case each operation behind the image
-//! is redone. In the second case the log shows that the page was written, so the tables of dirty pages leave out the
-//! operations that it had then. The image lacks these operations, and they would be lost silently. So the damage is an
-//! error in that case.
+//! Either such a page was never written, or it was written and is damaged. A page that was never written gets every
+//! operation behind the image redone. If a page was written, the log shows that, and the tables of dirty pages leave
+//! out the operations that it had at that time. The image lacks these operations, so they would be lost silently. In
+//! this case the damage is therefore an error.
 //!
-//! The log alone decides, and not the table of a method. An interrupted restart may have written the page, which is
-//! then whole and lacks operations, and the next restart may use another table.
+//! The log alone decides between the cases, not the table of a method. The reason: an interrupted restart may write
+//! the rebuilt page, which is then whole but lacks operations, and the next restart may use another table.
 
 use crate::monitor::PidMap;
 use perdura_base::{Error, Gsn, Pid, Result};
 use perdura_formats::tree_record::TreeRecord;
 
-/// The pages, and the damage for which each was made anew.
+/// The rebuilt pages, each with the number of its image and the damage that made the rebuild necessary.
 #[derive(Debug, Default)]
 pub struct Rebuilt {
     pages: PidMap<(Gsn, Error)>,
 }
 
 impl Rebuilt {
-    /// Notes that a page was made from the image of this record.
+    /// Notes that a page was rebuilt from the image in this record.
     pub(crate) fn insert(&mut self, pid: Pid, gsn: Gsn, damage: Error) {
         self.pages.insert(pid, (gsn, damage));
     }
 
-    /// Looks at a record behind those whose images were used.
+    /// Checks a record that follows those whose images were used.
     ///
     /// # Errors
-    /// The damage of a page, if the record shows that the page had been written.
+    /// The damage of a rebuilt page, if the record shows that this page had been written.
     pub fn judge(&mut self, gsn: Gsn, record: &TreeRecord) -> Result<()> {
         let tells = |pid: Pid, image: Gsn| match record {
             TreeRecord::Delta(delta) => delta.written.contains(&pid),
             TreeRecord::Writes(writes) => writes.written.contains(&pid),
-            // A page that was not written since its image is dirty there.
+            // A page that has not been written since its image must be in this list, with an rLSN that is not above
+            // the image.
             TreeRecord::EndCheckpoint(end) => {
                 let at = end.dirty.binary_search_by_key(&pid, |(pid, _)| *pid);
                 at.map_or(true, |at| end.dirty[at].1 > image)
@@ -57,7 +58,7 @@ mod tests {
     use super::*;
     use perdura_formats::tree_record::{Delta, EndCheckpoint, Writes};
 
-    /// Returns whether a record behind the image of page 7, which is number 100, shows that the page was written.
+    /// Returns whether a record shows that page 7 was written after its image, which has number 100.
     fn tells(record: &TreeRecord) -> bool {
         let mut rebuilt = Rebuilt::default();
         let damage = Error::corrupt("tree/pages", 0, "a page", "another", "");
@@ -85,7 +86,7 @@ mod tests {
                 is_told
             );
         }
-        // At a checkpoint's end a page that was never written is dirty since its image or before.
+        // At a checkpoint's end, a page that was never written has been dirty since its image or longer.
         for (dirty, is_told) in [
             (vec![(Pid(3), Gsn(90)), (Pid(7), Gsn(100))], false),
             (vec![(Pid(7), Gsn(90)), (Pid(9), Gsn(150))], false),

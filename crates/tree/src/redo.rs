@@ -1,4 +1,4 @@
-//! The redo of one operation: by its key, through the tree (Algorithms 2 and 5), or by the page that the log names
+//! The redo of one operation: by its key, through the tree (Algorithms 2 and 5), or in the page that the log names
 //! (Algorithm 1).
 
 use crate::contract::{Answer, Operation, done};
@@ -8,36 +8,37 @@ use perdura_base::flaw::{Flaw, armed};
 use perdura_base::{Error, Gsn, Pid, Result, TableId};
 use perdura_page::tree_page::{Kind, Node};
 
-/// The fate of an operation.
+/// The result of the redo of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Redone {
-    /// It was missing, and is there now.
+    /// The operation was missing in its page, and has been applied.
     Applied,
-    /// The table of dirty pages shows that its page has it.
+    /// The table of dirty pages shows that the operation is in its page.
     Skipped(Skip),
-    /// Its page has it.
+    /// The operation's page was read and already has the operation.
     Had,
-    /// Its key belongs to another page now: a change of structure has moved the row there, with all older changes.
+    /// The operation's key now belongs to another page. A change of structure has moved the row there, with all its
+    /// older changes.
     Moved,
 }
 
 /// The way in which the page of an operation was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum By {
-    /// By the row's key: it is the row's leaf.
+    /// By the row's key. The page is the row's leaf.
     Key,
-    /// By the page that the log names: it was the row's leaf, and may be any page now.
+    /// By the page number in the log. The page was the row's leaf once, but may be any page now.
     Page,
 }
 
-/// Returns whether a page is the leaf of an operation's row. A freed page may have become a page of another kind, with
-/// the key between its fences.
+/// Returns whether a page is the leaf of an operation's row. A page that was freed and used again may be of another
+/// kind although its fences cover the key.
 fn is_leaf_of(node: Node<'_>, operation: &Operation<'_>) -> bool {
     node.kind() == Kind::Leaf && node.table() == operation.table && node.covers(operation.key)
 }
 
 impl Tree {
-    /// Returns the page of a key's leaf. The leaf is not read: the search ends at its parent.
+    /// Returns the page number of a key's leaf. Does not read the leaf, because its parent names it.
     ///
     /// # Errors
     /// As [`read`](Self::read).
@@ -53,7 +54,7 @@ impl Tree {
         Ok(Answer::Done(leaf))
     }
 
-    /// Redoes an operation by its key, with a table of dirty pages or without one.
+    /// Redoes an operation by its key, with or without a table of dirty pages.
     ///
     /// # Errors
     /// As [`read`](Self::read).
@@ -81,7 +82,7 @@ impl Tree {
         self.redo_at(gsn, operation, Some(table), By::Page)
     }
 
-    /// Redoes an operation in the page that it names.
+    /// Redoes an operation in the page whose number the operation has.
     fn redo_at(
         &self,
         gsn: Gsn,

@@ -1,7 +1,7 @@
-//! The scrub: looks at all pages of a file as they are on disk, before a restart.
+//! The scrub: checks all pages of a file as they are on disk before a restart.
 //!
-//! Pages on disk are of different moments, so each is checked by itself. A page of zeros was never written: the restart
-//! finds out whether the log has it.
+//! Pages on disk come from different moments, so each is checked alone. A page of zeros was never written. Only the
+//! restart finds out whether the log has such a page.
 
 use crate::check::{Keys, children};
 use crate::file::PageFile;
@@ -10,36 +10,36 @@ use perdura_base::{Pid, Result};
 use perdura_page::tree_page::{Kind, Node};
 use std::collections::BTreeSet;
 
-/// A page that is damaged on disk, and that the double-write file does not have.
+/// A page that is damaged on disk and has no copy in the double-write file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Damaged {
     /// The page.
     pub pid: Pid,
-    /// Its place in the file, bytes.
+    /// The page's offset in the file, bytes.
     pub offset: u64,
-    /// The expected page, as text.
+    /// A description of the expected page.
     pub expected: &'static str,
-    /// The keys between which a page on disk leads to it, if one does.
+    /// The keys that belong to the page, according to the page on disk that leads to it. `None`: no page leads to it.
     pub keys: Option<Keys>,
 }
 
-/// The pages of a file.
+/// The result of a scrub.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Scrubbed {
-    /// Pages that are whole.
+    /// The number of whole pages.
     pub whole: u64,
-    /// Pages that a restart makes whole from the double-write file.
+    /// The number of damaged pages that a restart can restore from the double-write file.
     pub torn: u64,
-    /// Pages that were never written.
+    /// The number of pages that were never written.
     pub unwritten: u64,
-    /// Pages that are damaged.
+    /// The damaged pages that cannot be restored.
     pub damaged: Vec<Damaged>,
 }
 
 /// Reads all pages of a file.
 ///
 /// # Errors
-/// The disk's; as `PageFile::restorable`.
+/// Errors of the disk; as `PageFile::restorable`.
 pub fn scrub(file: &PageFile) -> Result<Scrubbed> {
     let restorable = file.restorable()?;
     let mut scrubbed = Scrubbed::default();
@@ -71,7 +71,7 @@ pub fn scrub(file: &PageFile) -> Result<Scrubbed> {
     Ok(scrubbed)
 }
 
-/// Finds the pages that lead to damaged ones.
+/// Sets the keys of damaged pages by finding the pages that lead to them.
 fn find_keys(file: &PageFile, damaged: &mut [Damaged]) -> Result<()> {
     if damaged.is_empty() {
         return Ok(());

@@ -1,4 +1,4 @@
-//! New tables, and the split of a leaf and of the pages that lead to it.
+//! New tables, and the split of a leaf and of the inner pages above.
 
 use crate::contract::{Answer, Records, done};
 use crate::structure::Plan;
@@ -10,7 +10,8 @@ impl Tree {
     /// Makes a table without rows.
     ///
     /// # Errors
-    /// `Usage` if a table of that number exists, or no more tables can be named; the disk's, if the file cannot grow.
+    /// `Usage` if the table exists, or the meta page has no room for another table; errors of the disk if the file
+    /// cannot grow.
     pub fn make_table(&self, table: TableId, log: &dyn Records) -> Result<Answer<()>> {
         let mut roots = self.roots.write();
         if roots.tables.contains_key(&table) {
@@ -32,8 +33,7 @@ impl Tree {
         self.change(&mut roots, &plan, log)
     }
 
-    /// Splits the leaf of a key that is to be put, and the pages that lead to it, as far as they
-    /// are full.
+    /// Splits the leaf that a new key belongs to, and those inner pages above it that are full.
     pub(crate) fn split(
         &self,
         table: TableId,
@@ -43,7 +43,7 @@ impl Tree {
         let mut roots = self.roots.write();
         let path = done!(self.path(&roots, table, key, 0)?);
         let mut plan = Plan::new(&roots);
-        // The page that the level below has split off, with its first key.
+        // The page that was split off in the level below, with its first key.
         let mut new: Option<(Vec<u8>, Pid)> = None;
         for (pid, pinned) in path.iter().rev() {
             let page = pinned.read();
@@ -51,7 +51,7 @@ impl Tree {
             let separator = match &new {
                 None => leaf_separator(node, key),
                 Some((below, child)) => {
-                    // A cell has a length, a key and four bytes of a child; then its slot.
+                    // A cell is a length, the key and the four bytes of a child. Its slot comes on top of that.
                     if node.room() >= below.len() + 8 {
                         plan.put_child(*pid, below, *child);
                         new = None;
@@ -85,8 +85,8 @@ impl Tree {
     }
 }
 
-/// Returns the key at which a leaf without room for `key` is split. A leaf that is filled in ascending order stays
-/// full.
+/// Returns the key at which a leaf without room for `key` is split. If keys arrive in ascending order, the old leaf
+/// stays full.
 fn leaf_separator(node: Node<'_>, key: &[u8]) -> Vec<u8> {
     let last = node.key(node.len() - 1);
     if last < key {

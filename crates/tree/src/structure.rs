@@ -1,5 +1,5 @@
-//! Changes of structure: planned, logged as one record, made, and redone. A restart finds the whole of a change or
-//! nothing, whatever the number of its levels.
+//! Changes of structure: how they are planned, logged as one record, made and redone. A restart finds either the
+//! whole change or nothing of it, however many levels it affects.
 
 use crate::contract::{Answer, Records, done};
 use crate::pool::Pinned;
@@ -13,15 +13,15 @@ use perdura_page::tree_page::{
 };
 use std::collections::BTreeMap;
 
-/// The changes of pages that a change of structure makes, without the meta page's.
+/// The page changes of a change of structure, except those of the meta page.
 #[derive(Debug)]
 pub(crate) struct Plan {
-    /// Pages that get new contents: new, merged and freed ones.
+    /// Pages that get wholly new contents: new, merged and freed pages.
     images: BTreeMap<Pid, Box<[u8]>>,
     edits: BTreeMap<Pid, Edit>,
-    /// A table has this root.
+    /// The table whose root changes, and its new root.
     root: Option<(TableId, Pid)>,
-    /// The first page that was never used, and the first free one.
+    /// The new values of the first page that was never used, and of the first free page (`free`).
     next: u32,
     free: Option<Pid>,
 }
@@ -49,28 +49,28 @@ impl Plan {
         self.images.is_empty() && self.edits.is_empty()
     }
 
-    /// Plans that a page gets these bytes.
+    /// Plans that a page gets wholly new bytes.
     pub(crate) fn image(&mut self, pid: Pid, bytes: Box<[u8]>) {
         let before = self.images.insert(pid, bytes);
         assert!(before.is_none(), "page {pid} becomes one thing");
     }
 
-    /// Plans that a table begins at this page.
+    /// Plans that a table gets this root.
     pub(crate) fn root(&mut self, table: TableId, pid: Pid) {
         self.root = Some((table, pid));
     }
 
-    /// Plans that a page is cut at a key.
+    /// Plans that a page loses everything from a key on.
     pub(crate) fn cut(&mut self, pid: Pid, separator: &[u8]) {
         self.edits.entry(pid).or_default().cut = Some(separator.to_vec());
     }
 
-    /// Plans that a key of an inner page is removed.
+    /// Plans that a key is removed from an inner page.
     pub(crate) fn drop_child(&mut self, pid: Pid, key: Vec<u8>) {
         self.edits.entry(pid).or_default().drops.push(key);
     }
 
-    /// Plans that a child is put into a page that exists or is new.
+    /// Plans that a child is added to an inner page. The page exists already or is new in this plan.
     pub(crate) fn put_child(&mut self, pid: Pid, key: &[u8], child: Pid) {
         if let Some(image) = self.images.get_mut(&pid) {
             let put = NodeMut::over(image).put_child(key, child);
@@ -81,7 +81,7 @@ impl Plan {
         puts.push((key.to_vec(), child.0.to_le_bytes().to_vec()));
     }
 
-    /// Returns the record, with the edit of the meta page in it.
+    /// Returns the record of the change, including the edit of the meta page.
     fn record(&self) -> Structure {
         let number = |pid: u32| pid.to_le_bytes().to_vec();
         let mut puts = vec![
@@ -142,7 +142,7 @@ impl Tree {
         }
     }
 
-    /// Takes a page for something new: a free one, or the first that was never used.
+    /// Takes an unused page: a free page, or the first that was never used.
     pub(crate) fn take_page(&self, plan: &mut Plan) -> Result<Answer<Pid>> {
         let Some(pid) = plan.free else {
             plan.next += 1;
@@ -168,7 +168,7 @@ impl Tree {
         plan.free = Some(pid);
     }
 
-    /// Logs a change of structure and makes it. `roots` is the structure lock, held exclusively.
+    /// Logs a change of structure and makes it. `roots` is the structure lock, which is held exclusively.
     pub(crate) fn change(
         &self,
         roots: &mut Roots,
@@ -231,11 +231,11 @@ impl Tree {
         Ok(Answer::Done(()))
     }
 
-    /// Redoes a change of structure where it is missing. Pages that are made anew from its images are noted in
-    /// `rebuilt`.
+    /// Redoes a change of structure in the pages that lack it. Adds pages that were rebuilt from the record's images
+    /// to `rebuilt`.
     ///
     /// # Errors
-    /// As [`Pool::pin`](crate::pool::Pool::pin); the disk's, if the file cannot grow.
+    /// As [`Pool::pin`](crate::pool::Pool::pin); errors of the disk if the file cannot grow.
     pub fn redo_structure(
         &self,
         gsn: Gsn,
@@ -262,7 +262,7 @@ impl Tree {
         Ok(Answer::Done(()))
     }
 
-    /// Returns a page that a record changes. If it was never written, or not durably, makes it from the record's image.
+    /// Returns a page that a record changes. If the page on disk is not whole, makes it from the record's image.
     fn to_redo(
         &self,
         pid: Pid,
@@ -281,7 +281,7 @@ impl Tree {
         Ok(pinned.map_or(Answer::NoFrame, Answer::Done))
     }
 
-    /// Makes the page of an image.
+    /// Makes a page from the image in a record.
     fn assemble(&self, pid: Pid, front: &[u8], back: &[u8]) -> Result<Box<[u8]>> {
         let size = self.shape().page_bytes;
         let refused = || self.damaged(pid, "the image of a page in the log");
@@ -297,7 +297,7 @@ impl Tree {
     }
 }
 
-/// Makes the mistake of [`Flaw::StructureInTwoRecords`].
+/// Makes the mistake of [`Flaw::StructureInTwoRecords`]: appends two records instead of one.
 fn in_two(changes: &[(Pid, PageChange)], log: &dyn Records) -> Gsn {
     let (first, second) = changes.split_at(changes.len() / 2);
     let part = |changes: &[(Pid, PageChange)]| {
@@ -308,8 +308,8 @@ fn in_two(changes: &[(Pid, PageChange)], log: &dyn Records) -> Gsn {
     part(first)
 }
 
-/// Changes a page. The error is the expected page, as text: a restart may meet a page that is whole and not of this
-/// log's time.
+/// Changes a page. The error is a description of the expected page: a restart may find a whole page from a time that
+/// does not fit this log.
 fn edit(node: &mut NodeMut<'_>, change: &PageChange) -> Result<(), &'static str> {
     let PageChange::Edit { cut, drops, puts } = change else {
         return Ok(());

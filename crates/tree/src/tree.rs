@@ -1,7 +1,7 @@
-//! Tables, each in a B+-tree, over a pool of pages.
+//! Tables over a pool of pages. Each table is a B+-tree.
 //!
-//! Descents hold the *structure lock* shared, from the root to the leaf and until the operation has ended. A change of
-//! structure holds it exclusively. Splits are rare, and no other thread uses a page while it is split.
+//! A descent holds the *structure lock* shared from the root on, until its operation has ended. A change of structure
+//! holds it exclusively. Splits are rare, and no other thread uses a page while it is split.
 
 use crate::contract::{Answer, Log, Operation, Records, done};
 use crate::file::{PageFile, Shape};
@@ -18,30 +18,29 @@ use std::collections::BTreeMap;
 
 /// The meta page, which names the tables and the unused pages.
 pub(crate) const META: Pid = Pid(0);
-/// The row of the meta page that names the first page that was never used.
+/// The key in the meta page whose row names the first page that was never used.
 pub(crate) const NEXT_KEY: &[u8] = b"";
-/// The row of the meta page that names the first free page.
+/// The key in the meta page whose row names the first free page.
 pub(crate) const FREE_KEY: &[u8] = b"\0";
 
-/// The contents of the meta page: the roots of the tables, and the pages that are free or were
-/// never used.
+/// The contents of the meta page: the roots of the tables, the free pages, and the first page that was never used.
 #[derive(Debug, Default)]
 pub(crate) struct Roots {
     pub tables: BTreeMap<TableId, Pid>,
     pub next: u32,
-    /// The first of the free pages, which form a list. `None`: no page is free.
+    /// The first page of the list of free pages. `None`: no page is free.
     pub free: Option<Pid>,
 }
 
-/// A row as it is handed out.
+/// The value of a row. `None`: the row does not exist.
 pub type Value = Option<Vec<u8>>;
 
 /// The result of a write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Applied {
-    /// The row that was there.
+    /// The row before the write.
     pub before: Value,
-    /// Its leaf is so empty that [`Tree::merge`] should be called.
+    /// True if the leaf is now so empty that the caller should call [`Tree::merge`].
     pub is_sparse: bool,
 }
 
@@ -54,7 +53,7 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// Makes the files of a tree without tables, in a directory that exists.
+    /// Creates the files of a tree without tables, in an existing directory.
     ///
     /// # Errors
     /// As [`PageFile::create`].
@@ -79,8 +78,8 @@ impl Tree {
         file.write(&[(META, &bytes)])
     }
 
-    /// Makes a tree over its files, with `pages` pages in memory. A restart has repaired the files. Its redo comes
-    /// next, and then [`find_tables`](Self::find_tables).
+    /// Makes a tree over files that a restart has repaired, with `pages` pages in memory. The restart must then do
+    /// its redo and call [`find_tables`](Self::find_tables).
     #[must_use]
     pub fn new(file: PageFile, shape: Shape, pages: usize, monitor: Monitor) -> Tree {
         Tree {
@@ -90,13 +89,13 @@ impl Tree {
         }
     }
 
-    /// Returns its tables, ascending.
+    /// Returns the tables in ascending order.
     #[must_use]
     pub fn tables(&self) -> Vec<TableId> {
         self.roots.read().tables.keys().copied().collect()
     }
 
-    /// Returns its pages in memory.
+    /// Returns the pool of the tree's pages.
     #[must_use]
     pub fn pool(&self) -> &Pool {
         &self.pool
@@ -105,7 +104,7 @@ impl Tree {
     /// Reads the roots of the tables, after all changes of structure have been redone.
     ///
     /// # Errors
-    /// As [`Pool::pin`]; corruption, if the file ends before the pages that were used.
+    /// As [`Pool::pin`]; corruption, if the file ends before the last page that was used.
     pub fn find_tables(&self) -> Result<Answer<()>> {
         let Some(pinned) = self.pool.pin(META)? else {
             return Ok(Answer::NoFrame);
@@ -144,8 +143,7 @@ impl Tree {
             .ok_or_else(|| self.damaged(META, "a root"))
     }
 
-    /// Returns the pages from the root to `level` that lead to a key; none if the root is below
-    /// that level.
+    /// Returns the pages from the root down to `level` that lead to a key. Empty if the root is below `level`.
     pub(crate) fn path<'t>(
         &'t self,
         roots: &Roots,
@@ -187,7 +185,7 @@ impl Tree {
     /// Reads a row.
     ///
     /// # Errors
-    /// `Usage` if there is no such table; as [`Pool::pin`].
+    /// `Usage` if the table does not exist; as [`Pool::pin`].
     pub fn read(&self, table: TableId, key: &[u8]) -> Result<Answer<Value>> {
         let roots = self.roots.read();
         let leaf = done!(self.leaf(&roots, table, key)?);
@@ -195,8 +193,8 @@ impl Tree {
         Ok(Answer::Done(value_in(page.node(), key)))
     }
 
-    /// Hands out the rows of the leaf that holds `from`, from there on. Returns the begin of the next leaf, if there is
-    /// one.
+    /// Passes the rows from `from` on to the caller's function, up to the end of the leaf. Returns the key at which
+    /// the next leaf begins. `None`: this is the table's last leaf.
     ///
     /// # Errors
     /// As [`read`](Self::read).
@@ -216,11 +214,11 @@ impl Tree {
         Ok(Answer::Done(node.high().map(<[u8]>::to_vec)))
     }
 
-    /// Puts or removes a row, and logs that.
+    /// Puts or removes a row, and logs the operation.
     ///
     /// # Errors
-    /// `Usage` if there is no such table, or the key or the row is too long; the disk's, if the file cannot grow; as
-    /// [`Pool::pin`]. After an error nothing has changed.
+    /// `Usage` if the table does not exist, or the key or the row is too long; errors of the disk if the file cannot
+    /// grow; as [`Pool::pin`]. After an error nothing has changed.
     pub fn apply(
         &self,
         table: TableId,
@@ -281,12 +279,12 @@ impl Tree {
         Ok(())
     }
 
-    /// Cuts a Δ if one is due, and a BW behind it. `eosl` was read before.
+    /// Cuts the notes if a Δ is due, and appends the Δ and its BW. `eosl` must have been read before the call.
     pub fn cut_notes(&self, eosl: Gsn, log: &dyn Records) {
         self.cut_notes_if(Monitor::is_due, eosl, log);
     }
 
-    /// Cuts the notes although a Δ is not due. Only the operations that follow are then behind the last Δ.
+    /// Cuts the notes even if no Δ is due. After this, only later operations lie behind the last Δ.
     pub fn cut_notes_now(&self, eosl: Gsn, log: &dyn Records) {
         self.cut_notes_if(|_| true, eosl, log);
     }
@@ -308,8 +306,8 @@ impl Tree {
     }
 
     /// Begins a checkpoint (RSSP). Returns the number from which redo will start once the checkpoint has ended. The
-    /// meta page takes it as the number of its last change, and the checkpoint writes that page. So a file of pages
-    /// that is older than a redo start is detected.
+    /// meta page gets this number as that of its last change, and the checkpoint writes this page. So a restart
+    /// detects a file of pages that is older than the redo start.
     ///
     /// # Errors
     /// As [`Pool::pin`].
@@ -317,7 +315,7 @@ impl Tree {
         let Some(pinned) = self.pool.pin(META)? else {
             return Ok(Answer::NoFrame);
         };
-        // The meta page has all changes of structure with lower numbers: none is under way.
+        // Under this lock no change of structure is in progress, so the meta page has all those with lower numbers.
         let _structure = self.roots.write();
         let mut page = pinned.write();
         let mut monitor = self.pool.monitor().lock();
@@ -329,7 +327,8 @@ impl Tree {
         Ok(Answer::Done(rssp))
     }
 
-    /// Ends the checkpoint, if all pages that it has to write are durable.
+    /// Ends the checkpoint, if all pages that it must write are durable. Returns the number and the content of its
+    /// end record. `None`: it cannot end yet.
     pub fn end_checkpoint(&self, log: &dyn Records) -> Option<(Gsn, EndCheckpoint)> {
         let mut monitor = self.pool.monitor().lock();
         let end = monitor.end_checkpoint()?;
@@ -337,17 +336,17 @@ impl Tree {
         Some((gsn, end))
     }
 
-    /// Gives up the checkpoint under way, if any.
+    /// Cancels the running checkpoint, if there is one.
     pub fn cancel_checkpoint(&self) {
         self.pool.monitor().lock().cancel_checkpoint();
     }
 
-    /// Returns the error for a whole page that is not as the page that leads to it describes it.
+    /// Returns the error for a page that is whole but differs from the description in the page that leads to it.
     pub(crate) fn damaged(&self, pid: Pid, expected: &str) -> Error {
         self.pool.file().damaged(pid, 0, expected)
     }
 
-    /// Returns the shape of its pages.
+    /// Returns the shape of the tree's file.
     #[must_use]
     pub fn shape(&self) -> Shape {
         self.shape
@@ -359,7 +358,7 @@ fn value_in(node: Node<'_>, key: &[u8]) -> Value {
     Some(node.value(at).to_vec())
 }
 
-/// Puts or removes a row of a leaf that has room for it.
+/// Puts a row into a leaf that has room for it, or removes a row (`None`).
 pub(crate) fn put(node: &mut NodeMut<'_>, key: &[u8], value: Option<&[u8]>) {
     match value {
         Some(value) => {

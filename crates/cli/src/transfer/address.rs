@@ -1,19 +1,20 @@
 //! The address of a server: `redis://[user][:password@]host[:port]`, `unix://path`, or `host:port`.
 
-/// The variable that keeps the password out of the list of processes. redis-cli reads it too.
+/// The environment variable with the password. It keeps the password out of the list of processes, and redis-cli
+/// reads it too.
 const PASSWORD_VARIABLE: &str = "REDISCLI_AUTH";
 
-/// The port of a URL without one.
+/// The port if a URL has none.
 const PORT: u16 = 6379;
 
-/// A server and the login for it.
+/// The address of a server, with the login.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Address {
     /// The endpoint on which it listens.
     pub endpoint: Endpoint,
-    /// The user of AUTH. `None`: AUTH gets the password alone.
+    /// The user name for AUTH. `None`: AUTH is sent with the password alone.
     pub user: Option<String>,
-    /// The password of AUTH.
+    /// The password for AUTH. `None`: AUTH is not sent.
     pub password: Option<String>,
 }
 
@@ -27,8 +28,8 @@ pub enum Endpoint {
 }
 
 impl Address {
-    /// Returns the address with the password of the environment, if it has no password. This is for the server that
-    /// keys come from.
+    /// Returns the address with the password from the environment, if it has none and is not a Unix socket. Used for
+    /// the server that keys are read from.
     #[must_use]
     pub fn or_password_of_environment(mut self) -> Address {
         if matches!(self.endpoint, Endpoint::Tcp(..)) && self.password.is_none() {
@@ -70,7 +71,7 @@ impl std::str::FromStr for Address {
             }
             None => text,
         };
-        // A password may contain any character but a slash, so the last @ ends it.
+        // A password may contain an @, but no slash. So the last @ ends the password.
         let (login, rest) = match rest.rsplit_once('@') {
             Some((login, rest)) => (Some(login), rest),
             None => (None, rest),

@@ -10,13 +10,13 @@ use anyhow::{Context, Result, bail};
 use super::address::{Address, Endpoint};
 use super::commands;
 
-/// The time to wait for a server that loads its data.
+/// The longest wait for a server that is loading its data.
 const LOADING_MAX: Duration = Duration::from_secs(3600);
-/// The time to wait for one reply.
+/// The longest wait for one reply.
 const REPLY_MAX: Duration = Duration::from_secs(300);
-/// The greatest depth of replies within replies. A peer that nests deeper is no server.
+/// The deepest allowed nesting of replies. A peer that nests deeper is not a Redis server.
 const DEPTH_MAX: u8 = 8;
-/// The bytes that are read from the socket at once.
+/// The number of bytes read from the socket at once.
 const BUFFER_BYTES: usize = 1 << 18;
 
 /// A reply.
@@ -35,7 +35,7 @@ pub enum Reply {
 }
 
 impl Reply {
-    /// Returns the first error in it, at any depth.
+    /// Returns the first error in the reply, at any depth. `None`: it has no error.
     pub fn error(&self) -> Option<&str> {
         match self {
             Reply::Error(text) => Some(text),
@@ -44,7 +44,7 @@ impl Reply {
         }
     }
 
-    /// Returns the number, if it is one.
+    /// Returns the number. `None`: the reply is not a number.
     pub fn number(&self) -> Option<i64> {
         match self {
             Reply::Number(number) => Some(*number),
@@ -57,7 +57,7 @@ trait Socket: Read + Write + Send {}
 impl Socket for TcpStream {}
 impl Socket for UnixStream {}
 
-/// The half of a connection that sends.
+/// The sending half of a connection.
 pub struct Sender(Box<dyn Socket>);
 
 impl Sender {
@@ -67,10 +67,10 @@ impl Sender {
     }
 }
 
-/// The half of a connection that receives.
+/// The receiving half of a connection.
 pub struct Receiver(BufReader<Box<dyn Socket>>);
 
-/// A connection, logged in.
+/// A connection to a server, after the login.
 pub struct Connection {
     sender: Sender,
     receiver: Receiver,
@@ -138,7 +138,7 @@ impl Connection {
         self.send_bytes(&bytes)
     }
 
-    /// Sends requests in the form of the protocol.
+    /// Sends requests that are already encoded.
     pub fn send_bytes(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.sender.send(bytes)
     }
@@ -148,7 +148,7 @@ impl Connection {
         self.receiver.receive()
     }
 
-    /// Sends a request and receives its reply. An error reply is an error.
+    /// Sends a request and receives its reply. An error reply is returned as an error.
     pub fn ask(&mut self, words: &[&[u8]]) -> Result<Reply> {
         self.send(words)?;
         let reply = self.receive()?;
@@ -159,7 +159,7 @@ impl Connection {
         Ok(reply)
     }
 
-    /// Returns both halves, for one thread each.
+    /// Returns both halves, so that two threads can use one each.
     pub fn split(self) -> (Sender, Receiver) {
         (self.sender, self.receiver)
     }
@@ -209,7 +209,7 @@ impl Receiver {
                 Err(_) => Ok(Reply::Bulk(None)),
                 Ok(len) => {
                     let mut body = Vec::new();
-                    // Memory grows with the bytes that arrive.
+                    // Memory is allocated only as bytes arrive, whatever length the peer announces.
                     self.0.by_ref().take(len).read_to_end(&mut body)?;
                     let mut end = [0; 2];
                     self.0.read_exact(&mut end)?;

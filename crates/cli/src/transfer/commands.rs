@@ -5,9 +5,9 @@ use perdura_rdb::Value;
 use super::Part;
 use super::streams::{commands_of_end, put_end, put_entries};
 
-/// The most elements in one command.
+/// A command has at most this many elements.
 const ELEMENTS_MAX: usize = 512;
-/// The number of bytes at which a command is closed.
+/// A command that has this many bytes gets no further elements.
 const BYTES_ENOUGH: usize = 1 << 18;
 
 /// Appends a request.
@@ -67,8 +67,8 @@ pub fn put_library(out: &mut Vec<u8>, code: &[u8], replace: bool) {
     }
 }
 
-/// Appends the commands for a piece of a key under this name, with its deadline if it is the last piece. Returns their
-/// number.
+/// Appends the commands that write a piece of a key under this name. The last piece also sets the key's deadline.
+/// Returns the number of commands.
 pub fn put_part(out: &mut Vec<u8>, name: &[u8], part: &Part<'_>) -> usize {
     let mut commands = put_elements(out, name, part.value);
     if !part.last {
@@ -85,8 +85,8 @@ pub fn put_part(out: &mut Vec<u8>, name: &[u8], part: &Part<'_>) -> usize {
     commands
 }
 
-/// Appends the commands that add a collection's elements to a key. Returns their number. A large collection takes
-/// several commands, so that no command exceeds any server's limit.
+/// Appends the commands that add a collection's elements to a key. Returns the number of commands. A large collection
+/// takes several commands, so that no command exceeds any server's limit.
 fn put_elements(out: &mut Vec<u8>, key: &[u8], value: &Value) -> usize {
     match value {
         Value::String(bytes) => {
@@ -102,7 +102,7 @@ fn put_elements(out: &mut Vec<u8>, key: &[u8], value: &Value) -> usize {
             1
         }),
         Value::Zset(pairs) => put_chunks(out, b"ZADD", key, pairs, |words, (member, score)| {
-            // The shortest text that is read as the same number.
+            // The shortest decimal text that reads back as the same number.
             put_word(words, format!("{score:?}").as_bytes());
             put_word(words, member);
             2
@@ -147,7 +147,7 @@ fn put_chunks<T>(
     commands
 }
 
-/// Returns the approximate number of bytes of a value.
+/// Returns the approximate size of a value, bytes.
 pub fn bytes(value: &Value) -> usize {
     let sum = |strings: &[Vec<u8>]| strings.iter().map(Vec::len).sum::<usize>();
     match value {
@@ -159,7 +159,7 @@ pub fn bytes(value: &Value) -> usize {
     }
 }
 
-/// Returns whether a value is made by one command, or a stream by a few.
+/// Returns whether one command can create the value, or a few can if it is a stream.
 pub fn is_single(value: &Value) -> bool {
     let commands = match value {
         Value::Stream(stream) => stream.entries.len() + commands_of_end(stream),

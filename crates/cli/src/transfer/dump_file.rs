@@ -11,7 +11,7 @@ use super::progress::Line;
 use super::report::Read;
 use super::{Databases, Part, Sink, now_ms};
 
-/// The number of keys between two updates of the progress.
+/// The progress line is updated after this many keys.
 const KEYS_A_LOOK: u64 = 256;
 
 /// Reads a whole dump file into a sink. `-` is stdin.

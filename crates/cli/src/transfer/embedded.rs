@@ -1,4 +1,4 @@
-//! A stopped database that is served during a transfer, on a socket that only its owner can open.
+//! A stopped database that this process serves during a transfer, on a socket that only its owner can open.
 
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
@@ -10,11 +10,11 @@ use perdura_server::{Server, ServerOptions};
 use super::address::{Address, Endpoint};
 use super::now_ms;
 
-/// A server in this process.
+/// The server in this process.
 pub struct Embedded {
     server: Server,
     dir: PathBuf,
-    /// The address on which it listens.
+    /// The server's address.
     pub address: Address,
 }
 
@@ -52,12 +52,13 @@ impl Embedded {
     /// Closes the database, with a checkpoint.
     pub fn stop(self) -> Result<()> {
         let stopped = self.server.stop();
-        // The socket is gone. A directory that is left behind does no harm.
+        // The socket is already removed. If the directory stays, it does no harm.
         let _ = std::fs::remove_dir_all(&self.dir);
         Ok(stopped?)
     }
 
-    /// Ends after an error of the connection. If the server itself has failed, its error says more.
+    /// Stops the server after an error of the connection. Returns the server's error if it failed, because that says
+    /// more, and otherwise `error`.
     pub fn failure(self, error: anyhow::Error) -> anyhow::Error {
         self.stop().err().unwrap_or(error)
     }

@@ -6,21 +6,21 @@
 //!  a server ───┘                      └── commands on stdout
 //! ```
 //!
-//! The only way into a database is native commands over a connection. It serves Perdura and Redis alike, needs no
-//! second writer of rows, and keeps every rule of the server (limits, expiry, memory). A stopped database is served for
-//! the time of the transfer, on a socket that only its owner can open. The only way out is SCAN and the reading
-//! commands of each type, in pieces, so that a key larger than memory can pass through.
+//! Keys are written only by native commands over a connection. This works for Perdura and Redis alike, needs no
+//! second way to write rows, and keeps every rule of the server (limits, expiry, memory). A stopped database is
+//! served during the transfer, on a socket that only its owner can open. Keys are read only by SCAN and the reading
+//! commands of each type, in pieces, so that a key larger than memory can be transferred.
 //!
 //! # Why not DUMP, SYNC or RESTORE
 //! SYNC would give a snapshot. But most hosted servers refuse it, it makes the source fork, and its format is that of
-//! the source's version. DUMP has the same format, and holds a whole key at both ends at once. SCAN works everywhere,
-//! with every version, under the usual permissions. Its price is that it gives no snapshot. A user who needs a snapshot
+//! the source's version. DUMP has the same format, and both ends must hold a whole key in memory. SCAN works
+//! everywhere, with every version, under the usual permissions. But it gives no snapshot. A user who needs a snapshot
 //! stops the writers, or imports a dump file.
 //!
 //! # What an interruption leaves
-//! A key arrives whole or not at all. Small keys come by one command or in one transaction. Large ones grow under
-//! [`UNFINISHED`] and are renamed in the end. So an import that was stopped can be run again with `--keep`, which
-//! leaves existing keys unchanged, or with `--replace`.
+//! A key arrives whole or not at all. A small key is written by one command or in one transaction. A large key is
+//! written piece by piece under the name [`UNFINISHED`] and renamed at the end. So an import that was stopped can be
+//! run again with `--keep`, which leaves existing keys unchanged, or with `--replace`.
 
 pub mod address;
 pub mod client;
@@ -36,12 +36,12 @@ pub mod target;
 use anyhow::Result;
 use perdura_rdb::Value;
 
-/// The name under which a large key grows at the target.
+/// The name of a large key at the target until its last piece is written.
 pub const UNFINISHED: &[u8] = b"perdura:import:unfinished";
 
-/// A key, or a piece of a large one. The pieces of a key follow each other.
+/// A key, or a piece of a large key. The pieces of one key come in order, with no other key in between.
 pub struct Part<'a> {
-    /// The database that it goes to.
+    /// The number of the target's database.
     pub db: u64,
     /// The key.
     pub key: &'a [u8],
@@ -56,34 +56,34 @@ pub struct Part<'a> {
 }
 
 impl Part<'_> {
-    /// Returns whether writing the key twice, as SCAN may name it twice, gives the same key as writing it once. A list
-    /// would be twice as long, and a stream refuses an id that it has.
+    /// Returns whether a key may safely be written twice, because SCAN may return it twice. A list would get every
+    /// item twice, and a stream refuses ids that it already has.
     pub fn is_harmless_twice(&self) -> bool {
         !matches!(self.value, Value::List(_) | Value::Stream(_))
     }
 }
 
-/// The target of keys and of libraries of functions.
+/// The destination of keys and of libraries of functions.
 pub trait Sink {
-    /// Takes a piece. Its result may show later.
+    /// Writes a piece. An error may be returned only by a later call.
     fn part(&mut self, part: &Part<'_>) -> Result<()>;
 
-    /// Takes the code of a library.
+    /// Writes the code of a library.
     fn library(&mut self, code: &[u8]) -> Result<()>;
 }
 
-/// The databases of the source that are taken, each with its number at the target. Empty: all are taken, to their own
+/// The databases of the source to transfer, each with its number at the target. Empty: all databases, with unchanged
 /// numbers.
 #[derive(Debug, Clone, Default)]
 pub struct Databases(Vec<(u64, u64)>);
 
 impl Databases {
-    /// Returns the pairs of the command line. No pairs mean all databases.
+    /// Returns the databases for the pairs on the command line. No pairs mean all databases.
     pub fn new(pairs: Vec<(u64, u64)>) -> Databases {
         Databases(pairs)
     }
 
-    /// Returns the target's database for one of the source. `None`: the database is not taken.
+    /// Returns the number at the target for a database of the source. `None`: the database is not transferred.
     pub fn target(&self, source: u64) -> Option<u64> {
         if self.0.is_empty() {
             return Some(source);
@@ -93,7 +93,7 @@ impl Databases {
     }
 }
 
-/// Parses `N` or `N:M`: database N, to number M.
+/// Parses `N` or `N:M`: database N of the source becomes database M. For `N`, M is N.
 pub fn database_pair(text: &str) -> Result<(u64, u64), String> {
     let number = |text: &str| {
         text.parse::<u64>()

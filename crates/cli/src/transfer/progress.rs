@@ -6,15 +6,15 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 
 use super::report::Read;
 
-/// A line on stderr with keys, bytes, rate and time left. It does nothing if stderr is no terminal.
+/// A line on stderr that shows keys, bytes, rate and remaining time. Nothing is shown if stderr is not a terminal.
 pub struct Line(ProgressBar);
 
 impl Line {
-    /// Returns a line for `total` steps, or for an unknown number.
+    /// Returns a progress line for `total` steps. `None`: the number of steps is unknown.
     pub fn new(total: Option<u64>) -> Line {
         let bar = ProgressBar::with_draw_target(total, ProgressDrawTarget::stderr_with_hz(5));
         let spent = |state: &ProgressState, out: &mut dyn std::fmt::Write| {
-            // A line on a terminal: a failed write does not matter.
+            // If a write to the terminal fails, only this line is lost.
             let _ = write!(out, "{} s", state.elapsed().as_secs());
         };
         let template = if total.is_some() {
@@ -29,7 +29,7 @@ impl Line {
         Line(bar)
     }
 
-    /// Shows a step and the counts of what was read so far.
+    /// Shows the current step, and the counts of everything read so far.
     pub fn show(&self, step: u64, read: &Read) {
         if self.0.is_hidden() {
             return;

@@ -1,4 +1,4 @@
-//! The report on the moved keys, the omitted ones, and the reasons, as text and as JSON.
+//! The report on transferred keys, and on omitted keys with the reasons, as text and as JSON.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -8,15 +8,15 @@ use serde::Serialize;
 
 use crate::output;
 
-/// The most keys that a list of examples names.
+/// A list of examples names at most this many keys.
 const NAMED_MAX: usize = 20;
-/// The most bytes of a key that are shown.
+/// At most this many bytes of a key are shown.
 const KEY_SHOWN: usize = 100;
 
 /// The number of keys by type.
 pub type ByType = BTreeMap<String, u64>;
 
-/// A key that was not moved, with the reason.
+/// A key that was not transferred, with the reason.
 #[derive(Debug, Clone, Serialize)]
 pub struct Left {
     /// The database's number at the source.
@@ -27,17 +27,17 @@ pub struct Left {
     pub why: String,
 }
 
-/// A count with some examples.
+/// A number of keys that were not transferred, with some of them as examples.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Lefts {
     /// The number of keys.
     pub count: u64,
-    /// The first of these keys.
+    /// The first of these keys, as examples.
     pub first: Vec<Left>,
 }
 
 impl Lefts {
-    /// Notes a key.
+    /// Counts a key that was not transferred.
     pub fn add(&mut self, db: u64, key: &[u8], why: impl Into<String>) {
         self.count += 1;
         if self.first.len() < NAMED_MAX {
@@ -68,31 +68,31 @@ impl Lefts {
     }
 }
 
-/// The counts of the source.
+/// The counts on the source's side.
 #[derive(Debug, Default, Serialize)]
 pub struct Read {
-    /// The keys that were passed on.
+    /// The number of keys that were passed to the target, by type.
     pub keys: ByType,
-    /// The number of their elements. A string is one element.
+    /// The number of elements in these keys. A string is one element.
     pub elements: u64,
-    /// The approximate number of their bytes.
+    /// The approximate number of bytes in these keys.
     pub bytes: u64,
-    /// The number of keys passed on that have an expiry.
+    /// The number of these keys that have an expiry.
     pub with_expiry: u64,
-    /// The number of keys that had expired already and were left out.
+    /// The number of keys that were left out because they had already expired.
     pub expired: u64,
     /// The number of keys that vanished while they were read.
     pub vanished: u64,
-    /// The number of libraries of functions passed on.
+    /// The number of libraries of functions that were passed to the target.
     pub libraries: u64,
-    /// The values that no command here can make: those of modules.
+    /// The keys with values that no command can create: those of modules.
     pub unsupported: Lefts,
-    /// The number of fields of hashes whose own deadlines were left out.
+    /// The number of hash fields that lost their own deadline.
     pub fields_with_deadline: u64,
 }
 
 impl Read {
-    /// Notes a key, or its first piece.
+    /// Counts a key, when its first piece is passed on.
     pub fn key(&mut self, kind: &str, expires: bool) {
         match self.keys.get_mut(kind) {
             Some(count) => *count += 1,
@@ -102,13 +102,13 @@ impl Read {
         debug_assert!(self.with_expiry <= self.total(), "a key expires once");
     }
 
-    /// Notes the elements of a key.
+    /// Counts the elements of a piece.
     pub fn elements(&mut self, value: &perdura_rdb::Value) {
         self.elements += to_u64(value.len());
         self.bytes += to_u64(super::commands::bytes(value));
     }
 
-    /// Returns the number of all keys passed on.
+    /// Returns the number of keys that were passed to the target, of all types.
     pub fn total(&self) -> u64 {
         self.keys.values().sum()
     }
@@ -132,16 +132,16 @@ impl Read {
     }
 }
 
-/// The counts of the target.
+/// The counts on the target's side.
 #[derive(Debug, Default, Serialize)]
 pub struct Written {
-    /// The keys that were acknowledged.
+    /// The number of keys that the target acknowledged, by type.
     pub keys: ByType,
-    /// The number of libraries of functions that were acknowledged.
+    /// The number of libraries of functions that the target acknowledged.
     pub libraries: u64,
-    /// The number of keys and libraries that existed already and were left unchanged.
+    /// The number of keys and libraries that already existed and were left unchanged.
     pub kept: u64,
-    /// The keys and libraries that were refused.
+    /// The keys and libraries that the target refused.
     pub refused: Lefts,
 }
 
@@ -152,20 +152,21 @@ pub struct Report {
     pub source: String,
     /// The target.
     pub target: String,
-    /// The counts of the source.
+    /// The counts on the source's side.
     pub read: Read,
-    /// The counts of the target.
+    /// The counts on the target's side.
     pub written: Written,
-    /// The keys at the target by type, counted afterwards. `None`: the target was not empty before.
+    /// The number of keys at the target by type, counted after the import. `None`: not counted, because the target
+    /// was not empty before.
     pub counted: Option<ByType>,
-    /// The fault of the counts. `None`: they agree.
+    /// A description of how the counts disagree. `None`: they agree.
     pub mismatch: Option<String>,
-    /// The time it took, seconds.
+    /// The duration of the import, seconds.
     pub seconds: f64,
 }
 
 impl Report {
-    /// Returns whether everything of the source is at the target.
+    /// Returns whether everything in the source was transferred.
     pub fn is_whole(&self) -> bool {
         self.read.unsupported.count == 0
             && self.written.refused.count == 0

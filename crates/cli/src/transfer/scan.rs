@@ -1,11 +1,11 @@
 //! Keys from a running server: SCAN, then each type's reading commands, in pieces.
 //!
-//! A step asks for some hundred keys. Then it asks for the type, deadline and length as a string of each, all together,
-//! and then for the values, again together. A value larger than one piece is read to its end before the next key. A
-//! reply is passed on before the next is read, so that memory holds one piece.
+//! A step asks for some hundred keys. In one batch it then asks for each key's type, its deadline, and its length if
+//! it is a string. In another batch it asks for the values. A value larger than one piece is read to its end before
+//! the next key. Each reply is passed on before the next is read, so that memory holds only one piece.
 //!
-//! SCAN may name a key twice. That is harmless if writing a key twice gives the same key. For lists the target must
-//! delete first.
+//! SCAN may return a key twice. That is harmless for types whose keys may be written twice. A list must be deleted at
+//! the target first.
 
 use anyhow::{Context, Result, bail, ensure};
 use perdura_rdb::{Stream, Value};
@@ -16,28 +16,30 @@ use super::progress::Line;
 use super::report::{ByType, Read};
 use super::{Databases, Part, Sink, now_ms, streams};
 
-/// The number of keys that SCAN is asked for at once.
+/// The number of keys that one SCAN asks for.
 const KEYS_A_STEP: &[u8] = b"500";
-/// The number of elements asked for at once.
+/// The number of elements in one piece.
 const PIECE: usize = 512;
 /// [`PIECE`] as text, for SCAN commands.
 const PIECE_TEXT: &[u8] = b"512";
-/// The cursor behind the last entry of a stream: everything that is not an entry is still to be read.
+/// The cursor after the last entry of a stream. The stream's end, which is everything but the entries, is read next.
 const END_OF_STREAM: &[u8] = b"end";
-/// The number of values asked for at once.
+/// Values of at most this many keys are asked for in one batch.
 const KEYS_AT_ONCE: usize = 100;
-/// The bytes of strings asked for at once. The server holds its replies until they are read.
+/// Strings with at most this many bytes in all are asked for in one batch. The server holds the replies until they
+/// are read.
 const BYTES_AT_ONCE: u64 = 4 << 20;
 
-/// The most bytes of first pieces that are held until it is their turn. Further pieces are asked for again.
+/// At most this many bytes of first pieces are held in memory until their keys' turn. First pieces beyond that are
+/// dropped and asked for again.
 const HELD_BYTES_MAX: usize = 16 << 20;
 
-/// A key before its value is read.
+/// The facts about a key that are known before its value is read.
 struct Head {
     key: Vec<u8>,
     kind: Kind,
     expires_at_ms: Option<i64>,
-    /// The length of a string.
+    /// The length of the string, if the key is a string.
     bytes: u64,
 }
 
@@ -51,7 +53,7 @@ enum Kind {
     Stream,
 }
 
-/// Returns the databases of a server that have keys, with their numbers of keys.
+/// Returns the non-empty databases of a server, each with its number of keys.
 pub fn keyspace(connection: &mut Connection) -> Result<Vec<(u64, u64)>> {
     let Reply::Bulk(Some(text)) = connection.ask(&[b"INFO", b"keyspace"])? else {
         bail!("INFO keyspace did not return a text");
@@ -65,7 +67,7 @@ pub fn keyspace(connection: &mut Connection) -> Result<Vec<(u64, u64)>> {
     Ok(text.lines().filter_map(of_line).collect())
 }
 
-/// Reads all keys of a server into a sink.
+/// Reads all keys of a server and passes them to a sink.
 pub fn read(
     connection: &mut Connection,
     databases: &Databases,
@@ -100,8 +102,8 @@ pub fn read(
     Ok(())
 }
 
-/// Passes on the libraries of functions of a server. A server that knows no functions, or does not list them to this
-/// user, has none.
+/// Passes on the libraries of functions of a server. Passes on nothing if the server does not know functions, or does
+/// not let this user list them.
 fn libraries(connection: &mut Connection, sink: &mut dyn Sink, read: &mut Read) -> Result<()> {
     connection.send(&[b"FUNCTION", b"LIST", b"WITHCODE"])?;
     let Reply::Array(libraries) = connection.receive()? else {
@@ -143,7 +145,7 @@ pub fn count(connection: &mut Connection, databases: &[u64]) -> Result<ByType> {
     Ok(counts)
 }
 
-/// Scans the selected database.
+/// Scans the selected database, and calls a function for the keys of each step.
 fn each_step(
     connection: &mut Connection,
     mut step: impl FnMut(&mut Connection, Vec<Vec<u8>>) -> Result<()>,
@@ -186,7 +188,7 @@ fn strings(reply: Reply) -> Option<Vec<Vec<u8>>> {
     parts.into_iter().map(string).collect()
 }
 
-/// Asks for types, deadlines and lengths. Sorts out the keys that cannot be transferred.
+/// Asks for the keys' types, deadlines and lengths. Leaves out keys that cannot be transferred.
 fn heads(
     connection: &mut Connection,
     db: u64,
@@ -195,7 +197,7 @@ fn heads(
     read: &mut Read,
 ) -> Result<Vec<Head>> {
     if *knows_expiretime {
-        // Known since Redis 7.0. A missing key is -2.
+        // PEXPIRETIME exists since Redis 7.0. For a missing key the reply is -2.
         connection.send(&[b"PEXPIRETIME", b""])?;
         *knows_expiretime = connection.receive()?.error().is_none();
     }
@@ -256,7 +258,7 @@ fn heads(
     Ok(heads)
 }
 
-/// The values of one step.
+/// The values of one step's keys.
 struct Step<'a> {
     connection: &'a mut Connection,
     target: u64,
@@ -283,7 +285,7 @@ impl Step<'_> {
         Ok(())
     }
 
-    /// Asks for the first pieces together, then for the rest of those that have more.
+    /// Asks for the first pieces of all keys together. Then asks for the further pieces of each key that has more.
     fn some_values(&mut self, heads: &[Head]) -> Result<()> {
         let mut requests = Vec::new();
         heads
@@ -298,7 +300,7 @@ impl Step<'_> {
             if cursor == b"0" {
                 self.hand_on(head, &value, true, true)?;
             } else {
-                // The sink must see a key's pieces together.
+                // The sink must get all pieces of a key in succession, so this first piece has to wait.
                 held += bytes(&value);
                 if held <= HELD_BYTES_MAX {
                     more.push((head, cursor, Some(value)));
@@ -344,7 +346,8 @@ impl Step<'_> {
         Ok(())
     }
 
-    /// Asks for the piece of a key at a cursor. Everything of a stream that is not an entry is a separate piece.
+    /// Asks for the piece of a key that begins at a cursor. For a stream, everything but the entries is one separate
+    /// piece.
     fn next_piece(&mut self, head: &Head, cursor: &[u8], from: usize) -> Result<(Vec<u8>, Value)> {
         debug_assert!(
             cursor != b"0" || from == 0,
@@ -365,7 +368,7 @@ impl Step<'_> {
         piece(head.kind, self.connection.receive()?)
     }
 
-    /// Passes on a piece. Returns whether the rest of the key is also wanted.
+    /// Passes on a piece. Returns false if the rest of the key is no longer needed.
     fn hand_on(&mut self, head: &Head, value: &Value, first: bool, last: bool) -> Result<bool> {
         if first {
             if head.expires_at_ms.is_some_and(|at| at <= now_ms()) {
@@ -414,7 +417,7 @@ fn ask(out: &mut Vec<u8>, head: &Head, cursor: &[u8], from: usize) {
     }
 }
 
-/// Returns the cursor behind a piece (`0`: the key ends here) and the piece.
+/// Returns the cursor for the next piece (`0`: this is the last), and the piece.
 fn piece(kind: Kind, reply: Reply) -> Result<(Vec<u8>, Value)> {
     if let Some(text) = reply.error() {
         bail!("it changed while it was read ({text}). Stop the writers and try again");

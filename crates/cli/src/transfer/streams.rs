@@ -1,9 +1,9 @@
 //! Streams: the commands that make one, and the commands that read one.
 //!
-//! Entries come by XADD with their ids. The end of the stream has the last id, the greatest deleted one and the number
-//! of entries added (XSETID). It also has the groups and consumers (XGROUP), and the pending entries (XCLAIM FORCE).
-//! Redis itself writes a stream into its log of commands in this way. XCLAIM cannot make an entry pending that was
-//! deleted.
+//! Entries are added by XADD with their ids. Everything else is called the *end* of a stream. XSETID sets the last
+//! id, the greatest deleted id and the number of added entries. XGROUP creates the groups and consumers. XCLAIM FORCE
+//! creates the pending entries, but cannot do so for an entry that was deleted. Redis itself writes a stream to its
+//! log of commands in this way.
 
 use std::collections::HashMap;
 
@@ -15,10 +15,10 @@ use super::client::{Connection, Reply};
 use super::commands::put;
 use super::now_ms;
 
-/// The number of pending entries asked for at once.
+/// The number of pending entries that one request asks for.
 const PENDING_AT_ONCE: usize = 512;
 
-/// Returns an id as clients write it.
+/// Returns an id in the form that clients use.
 pub fn text((ms, seq): StreamId) -> String {
     Id { ms, seq }.to_string()
 }
@@ -27,19 +27,20 @@ fn parse(text: &[u8]) -> Option<StreamId> {
     Id::parse(text, 0).map(|id| (id.ms, id.seq))
 }
 
-/// Returns the next id. `None`: it is the last. Servers before 6.2 have no range without its begin.
+/// Returns the id after this one. `None`: this is the greatest id. Needed because servers before 6.2 have no ranges
+/// that exclude their begin.
 pub fn behind((ms, seq): StreamId) -> Option<StreamId> {
     Id { ms, seq }.next().map(|id| (id.ms, id.seq))
 }
 
-/// Returns the number of commands for the end of a stream.
+/// Returns the number of commands that write the end of a stream.
 pub fn commands_of_end(stream: &Stream) -> usize {
     let of_consumer = |consumer: &StreamConsumer| 1 + consumer.pending.len();
     let of_group = |group: &StreamGroup| 1 + group.consumers.iter().map(of_consumer).sum::<usize>();
     1 + stream.groups.iter().map(of_group).sum::<usize>()
 }
 
-/// Appends the commands that add entries. Returns their number.
+/// Appends the commands that add entries. Returns the number of commands.
 pub fn put_entries(out: &mut Vec<u8>, key: &[u8], entries: &[StreamEntry]) -> usize {
     for entry in entries {
         let id = text(entry.id);
@@ -52,8 +53,8 @@ pub fn put_entries(out: &mut Vec<u8>, key: &[u8], entries: &[StreamEntry]) -> us
     entries.len()
 }
 
-/// Appends the commands for everything that is not an entry. Returns their number. `is_empty`: the stream has no
-/// entries and does not exist yet.
+/// Appends the commands that write the end of a stream. Returns the number of commands. `is_empty`: the stream has no
+/// entries and does not exist at the target yet.
 pub fn put_end(out: &mut Vec<u8>, key: &[u8], stream: &Stream, is_empty: bool) -> usize {
     if is_empty {
         put(out, &[b"XADD", key, b"MAXLEN", b"0", b"0-1", b"x", b"y"]);
@@ -61,7 +62,7 @@ pub fn put_end(out: &mut Vec<u8>, key: &[u8], stream: &Stream, is_empty: bool) -
     let (added, deleted_max) = (stream.added.to_string(), text(stream.deleted_max));
     let last = text(stream.last);
     let mut words = vec![&b"XSETID"[..], key, last.as_bytes()];
-    // Servers before 7.0 do not have these words.
+    // Servers before 7.0 do not know these options.
     let counted = stream.entries.len() + usize::from(is_empty);
     if stream.deleted_max != (0, 0) || usize::try_from(stream.added) != Ok(counted) {
         words.extend([&b"ENTRIESADDED"[..], added.as_bytes()]);
@@ -137,7 +138,7 @@ pub fn entries(reply: Reply) -> Option<Vec<StreamEntry>> {
     entries.into_iter().map(entry).collect()
 }
 
-/// The fields of a reply to XINFO, by name.
+/// The fields of a reply to XINFO, by their names.
 struct Info(HashMap<Vec<u8>, Reply>);
 
 impl Info {
@@ -176,8 +177,7 @@ fn infos(reply: Reply) -> Result<Vec<Info>> {
     }
 }
 
-/// Asks for everything of a stream that is not an entry, and puts it into its last piece. Returns `false` if the stream
-/// has vanished.
+/// Reads the end of a stream into the stream's last piece. Returns `false` if the stream has vanished.
 pub fn read_end(connection: &mut Connection, key: &[u8], stream: &mut Stream) -> Result<bool> {
     connection.send(&[b"XINFO", b"STREAM", key])?;
     let reply = connection.receive()?;
@@ -188,7 +188,7 @@ pub fn read_end(connection: &mut Connection, key: &[u8], stream: &mut Stream) ->
     stream.last = head
         .id("last-generated-id")
         .context("a stream has no last id")?;
-    // Servers before 7.0 do not report these.
+    // Servers before 7.0 do not report these fields.
     stream.deleted_max = head.id("max-deleted-entry-id").unwrap_or_default();
     let added = head.number("entries-added").or(head.number("length"));
     stream.added = added.context("a stream has no length")?;
@@ -232,7 +232,8 @@ fn read_group(connection: &mut Connection, key: &[u8], group: &Info) -> Result<S
             let (holder, pending) =
                 pending(one, now).context("XPENDING returned an unexpected reply")?;
             next = behind(pending.id).filter(|_| is_full);
-            // A consumer that was added since then is left out, because this is no snapshot.
+            // A consumer that was created since the list was read is left out. This is allowed because the transfer
+            // is no snapshot.
             if let Some(consumer) = consumers.iter_mut().find(|one| one.name == holder) {
                 consumer.pending.push(pending);
             }
@@ -248,7 +249,7 @@ fn read_group(connection: &mut Connection, key: &[u8], group: &Info) -> Result<S
     })
 }
 
-/// Returns the consumer of a pending entry, and the entry's state.
+/// Returns the name of a pending entry's consumer, and the entry's state.
 fn pending(reply: Reply, now: u64) -> Option<(Vec<u8>, StreamPending)> {
     let Reply::Array(parts) = reply else {
         return None;

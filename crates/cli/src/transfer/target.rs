@@ -1,7 +1,8 @@
 //! Writes keys to a server.
 //!
-//! Requests go out in batches while another thread reads the replies, so that neither side waits for the other. The
-//! keys that replies belong to go through a short channel beside the requests. Its batches are all those under way.
+//! Requests go out in batches while another thread reads the replies, so that neither side waits for the other. A
+//! bounded channel tells this thread which keys the replies belong to. It holds one element for each batch that is
+//! not yet answered.
 
 use std::mem::take;
 use std::sync::Arc;
@@ -17,12 +18,12 @@ use super::commands::{is_single, put, put_library, put_part, put_string};
 use super::report::Written;
 use super::{Part, Sink, UNFINISHED};
 
-/// The number of bytes at which a batch is sent.
+/// A batch is sent when it has this many bytes.
 const BATCH_BYTES: usize = 1 << 18;
-/// The most batches under way.
+/// At most this many batches wait for their replies.
 const BATCHES_MAX: usize = 8;
 
-/// The errors after which every other key would also fail.
+/// Errors that would also occur for every other key.
 const FATAL: [&str; 9] = [
     "OOM",
     "MISCONF",
@@ -35,60 +36,61 @@ const FATAL: [&str; 9] = [
     "ERR the database has stopped",
 ];
 
-/// The name in messages about requests that belong to no key.
+/// The name that messages use for requests that belong to no key.
 const ASIDE: &[u8] = b"(none)";
 
-/// The treatment of keys that exist already.
+/// The action on keys that already exist at the target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Present {
-    /// No key exists.
+    /// No key exists at the target.
     None,
-    /// They are overwritten.
+    /// Existing keys are overwritten.
     Replaced,
-    /// They are left unchanged.
+    /// Existing keys are left unchanged.
     Kept,
 }
 
-/// The object that is complete with the last of some replies.
+/// The object that is complete once the last of the expected replies has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Whole {
     Nothing,
-    /// A key of this type.
+    /// A key of the named type.
     Key(&'static str),
-    /// A library of functions, which may exist already.
+    /// A library of functions. `may_be_there`: it is no error if the library already exists.
     Library {
         may_be_there: bool,
     },
 }
 
-/// The replies that are expected.
+/// The replies that a key, a piece or another request will get.
 struct Expected {
     db: u64,
     key: Vec<u8>,
-    /// Their number.
+    /// The number of these replies.
     replies: usize,
     whole: Whole,
-    /// The receiver of whether every piece of the key was taken. `None`: nothing waits for it.
+    /// The channel for the verdict, whether the target accepted every piece of the key. `None`: no thread waits for
+    /// it.
     verdict: Option<SyncSender<bool>>,
 }
 
-/// A server as a sink.
+/// A server, as a destination of keys.
 pub struct Target {
     sender: Sender,
     present: Present,
-    /// True if a key may come twice.
+    /// True if the source may pass on a key twice.
     may_repeat: bool,
     selected: Option<u64>,
     out: Vec<u8>,
     expected: Vec<Expected>,
     batches: SyncSender<Vec<Expected>>,
     reader: JoinHandle<(Written, Result<()>)>,
-    /// Set if it makes no sense to continue.
+    /// Set when it is pointless to send more.
     hopeless: Arc<AtomicBool>,
 }
 
 impl Target {
-    /// Begins to write over a connection.
+    /// Begins to write to a server over a connection.
     pub fn new(connection: Connection, present: Present, may_repeat: bool) -> Target {
         let (sender, receiver) = connection.split();
         let (batches, inbox) = sync_channel(BATCHES_MAX);
@@ -97,7 +99,7 @@ impl Target {
         let reader = std::thread::spawn(move || {
             let mut written = Written::default();
             let done = read_replies(receiver, &inbox, &flag, &mut written);
-            // From here on no thread reads, in any case.
+            // The reading thread has ended, so after an error no more requests may be sent.
             flag.store(
                 done.is_err() || flag.load(Ordering::Relaxed),
                 Ordering::Relaxed,
@@ -117,13 +119,13 @@ impl Target {
         }
     }
 
-    /// Sends the rest and waits for all replies. Returns the counts so far together with an error.
+    /// Sends the rest and waits for all replies. Returns the counts so far, even if there was an error.
     pub fn finish(mut self) -> (Written, Result<()>) {
         self.tidy();
         let sent = self.flush();
         drop(self.batches);
         match self.reader.join() {
-            // The replies may have the reason of a failed send.
+            // If sending failed, the replies may contain the reason.
             Ok((written, replies)) => (written, replies.and(sent)),
             Err(panic) => std::panic::resume_unwind(panic),
         }
@@ -165,7 +167,7 @@ impl Target {
         });
     }
 
-    /// Deletes the key under its other name, if it was not renamed because its own name was taken.
+    /// Deletes the unfinished key, in case it was not renamed because its own name already existed.
     fn tidy(&mut self) {
         if let (Some(db), Present::Kept) = (self.selected, self.present) {
             self.aside(db, &[b"DEL", UNFINISHED]);
@@ -186,7 +188,7 @@ impl Target {
         });
     }
 
-    /// Appends a key of one piece that one command or one transaction makes.
+    /// Appends a key that consists of one piece, written by one command or one transaction.
     fn small(&mut self, part: &Part<'_>) {
         debug_assert!(part.first && part.last, "a small key comes in one piece");
         let kept = self.present == Present::Kept;
@@ -214,7 +216,7 @@ impl Target {
         self.expect(part, commands);
     }
 
-    /// Appends a piece of a key that grows under another name.
+    /// Appends a piece of a key that is written under the name [`UNFINISHED`] first.
     fn large(&mut self, part: &Part<'_>) -> Result<()> {
         let mut commands = 0;
         if part.first {
@@ -226,7 +228,7 @@ impl Target {
             self.expect(part, commands);
             return Ok(());
         }
-        // Only a complete key gets its name, so this waits for the replies.
+        // The key may be renamed only if all its pieces were accepted, so this waits for the replies.
         let (verdict, heard) = sync_channel(1);
         self.expected.push(Expected {
             db: part.db,
@@ -274,7 +276,7 @@ impl Sink for Target {
 
     fn library(&mut self, code: &[u8]) -> Result<()> {
         put_library(&mut self.out, code, self.present == Present::Replaced);
-        // The library's first line has its name.
+        // The first line of the library has its name.
         let name = code.split(|byte| *byte == b'\n').next();
         self.expected.push(Expected {
             db: 0,
@@ -289,7 +291,7 @@ impl Sink for Target {
     }
 }
 
-/// Reads replies until no more batches come.
+/// Reads the replies to all batches, until the channel is closed.
 fn read_replies(
     mut receiver: Receiver,
     inbox: &Inbox<Vec<Expected>>,
@@ -297,7 +299,7 @@ fn read_replies(
     written: &mut Written,
 ) -> Result<()> {
     let mut fatal = None;
-    // True if an earlier piece of the key was refused.
+    // True if the target refused an earlier piece of the current key.
     let mut refused = false;
     for expected in inbox.iter().flatten() {
         let is_piece = expected.whole == Whole::Nothing;
@@ -335,7 +337,7 @@ fn read_replies(
             }
             if let Some(verdict) = expected.verdict {
                 refused = false;
-                // The waiting thread may have given up.
+                // The thread that waited may have given up.
                 let _ = verdict.send(false);
             }
             continue;
@@ -357,8 +359,8 @@ fn read_replies(
     }
 }
 
-/// Returns whether the last reply means that a key existed already: null from SET NX, or 0 from RENAMENX. No other last
-/// reply is one of these.
+/// Returns whether the last reply says that the key already existed: null from SET NX, or 0 from RENAMENX. No other
+/// request that can come last has such a reply.
 fn was_there(last: Option<Reply>) -> bool {
     match last {
         Some(Reply::Bulk(None) | Reply::Number(0)) => true,

@@ -109,7 +109,7 @@ impl Which {
     }
 }
 
-/// Reports that a backup is skipped, so that another one is used.
+/// Warns that a backup cannot be used, so that an older one is used instead.
 pub fn passed_over(id: BackupId, why: &perdura::Error) {
     output::warning(&format!("{} cannot be used: {why}", id.name()));
 }
@@ -155,8 +155,8 @@ struct Held {
     to_epoch: u64,
     runs: usize,
     run_bytes: u64,
-    /// The number of runs behind them that no manifest names, because of a crash. A restore reads them, and the next
-    /// opening adopts them.
+    /// The number of newer runs that no manifest names because of a crash. A restore reads them, and the next opening
+    /// of the archive adopts them.
     unnamed_runs: usize,
     backups: Vec<String>,
     backup_bytes: u64,
@@ -167,14 +167,14 @@ struct Held {
     drill: Option<Reported>,
 }
 
-/// Epochs whose moments have the same distance.
+/// A range of epochs in which the restorable moments have the same distance.
 #[derive(Serialize)]
 struct Moments {
     from_epoch: u64,
     to_epoch: u64,
     from_us: u64,
     to_us: u64,
-    /// The distance of the moments, microseconds. 0: each epoch is one.
+    /// The distance of the moments, microseconds. 0: every epoch is a moment.
     grain_us: u64,
 }
 
@@ -261,8 +261,8 @@ fn held_in(store: &Store, manifest: &Manifest) -> Result<Held> {
     })
 }
 
-/// Returns a text for people on the content of an archive. `has_all`: it has all epochs. Otherwise it has only those
-/// behind a backup.
+/// Returns the content of an archive as text for people. `has_all`: the archive has all epochs of the database.
+/// Otherwise it has only those after a backup.
 fn status_text(held: &Held, has_all: bool) -> String {
     let has_backups = !held.backups.is_empty();
     debug_assert!(held.runs > 0 || held.run_bytes == 0, "no run has no bytes");

@@ -1,4 +1,4 @@
-//! `perdura archive merge`, `prune` and `agent`: work on an archive from outside its database.
+//! `perdura archive merge`, `prune` and `agent`: work on an archive in another process than its database.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use crate::exit::Usage;
 use crate::output;
 use crate::setting_args::LogArgs;
 
-/// The interval at which an idle agent looks for new runs.
+/// An idle agent looks for new runs at this interval.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// The pause after a failure. Each further failure doubles it.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -123,7 +123,7 @@ fn now_us() -> u64 {
     SystemClock::new().wall_us()
 }
 
-/// Returns an error with the name of the process whose work is in the way.
+/// Returns an error that names the process which is already doing this work.
 fn explained(error: Error, which: &Which) -> anyhow::Error {
     let shown = which.archive.display();
     let context = match &error {
@@ -217,12 +217,12 @@ struct Virtual {
     every: Option<Duration>,
     next: Instant,
     running: Option<VirtualBackup>,
-    /// The last epoch of the backup before.
+    /// The last epoch of the previous virtual backup.
     last: Option<Epoch>,
 }
 
 impl Virtual {
-    /// Takes a step. Returns whether there is more to do now.
+    /// Takes a step. Returns whether another step can follow at once.
     fn step(&mut self, store: Option<&Arc<Store>>) -> Result<bool, Error> {
         if let Some(mut running) = self.running.take() {
             match running.step()? {
@@ -254,7 +254,7 @@ impl Virtual {
         let progress = Arc::new(RestoreProgress::default());
         match VirtualBackup::begin(store, None, progress, passed_over) {
             Ok(begun) => self.running = Some(begun),
-            // The database is making a backup.
+            // The database is making a backup at the moment.
             Err(Error::Locked { .. }) => return Ok(false),
             Err(error) => return Err(error),
         }

@@ -217,12 +217,13 @@ struct Listed {
     checkpoint: u64,
     bytes: u64,
     age_seconds: u64,
-    /// The first epoch that a restore from it reaches with the existing runs. `None`: they do not even complete it.
+    /// The first epoch that a restore from this backup can reach with the existing runs. `None`: the runs do not even
+    /// complete the backup.
     from_epoch: Option<u64>,
     to_epoch: Option<u64>,
-    /// The number of these epochs that can be restored. Merging may have removed some.
+    /// The number of restorable epochs from `from_epoch` on. Merging may have removed some.
     moments: u64,
-    /// The damage. `None`: the backup is intact.
+    /// A description of the damage. `None`: the backup is intact.
     problem: Option<String>,
 }
 

@@ -64,8 +64,8 @@ fn parse_mode(name: &str) -> Result<Mode, String> {
     })
 }
 
-/// The number of runs that a thread takes at once. The traces of parts are added, which has no order, so that the sum
-/// does not depend on the number of threads.
+/// The number of runs in one part of a thread's work. The traces of all parts are added up, and addition has no
+/// order. So the sum does not depend on the number of threads.
 const PART_RUNS: u64 = 500;
 
 pub fn run(args: &Args) -> Result<()> {
@@ -157,7 +157,7 @@ fn add(total: &mut CrashReport, part: CrashReport, elapsed: Duration) {
     total.runs_per_second = runs / total.seconds.max(1e-9);
 }
 
-/// Replaces the progress file as a whole, so that a reader never sees a part of it.
+/// Replaces the progress file atomically, so that a reader never sees an incomplete one.
 fn save(args: &Args, report: &CrashReport) -> Result<()> {
     let Some(path) = &args.progress_file else {
         return Ok(());

@@ -165,7 +165,7 @@ fn import(
     let (written, sent) = target.finish();
     let written_keys: u64 = written.keys.values().sum();
     debug_assert!(written_keys <= read.total(), "what is written was read");
-    // The target's message is the reason why the source could not pass something on.
+    // If the target stopped the import, its message is the real reason. The source's error only follows from it.
     if let Err(error) = sent.and(moved) {
         return Err(error.context(stopped_after(&written, &read)));
     }
@@ -196,7 +196,7 @@ fn keys_at(connection: &mut Connection) -> Result<u64> {
     Ok(all.iter().map(|(_, keys)| keys).sum())
 }
 
-/// Returns the target's keys by type.
+/// Returns the number of the target's keys by type.
 fn count(target: &Address) -> Result<ByType> {
     let mut connection = Connection::open(target)?;
     let all = scan::keyspace(&mut connection)?;
@@ -204,7 +204,7 @@ fn count(target: &Address) -> Result<ByType> {
     scan::count(&mut connection, &dbs)
 }
 
-/// Returns a text on the state after an import that failed.
+/// Returns a text on how far an import had come when it failed.
 fn stopped_after(written: &Written, read: &Read) -> String {
     let whole: u64 = written.keys.values().sum();
     let mut text = format!(
@@ -220,8 +220,8 @@ fn stopped_after(written: &Written, read: &Read) -> String {
     text
 }
 
-/// Returns the fault of the counts, if any. Fewer keys may be there if some expired since, or if the source named some
-/// twice.
+/// Returns a description of how the counts disagree. `None`: they agree. Fewer keys may be at the target if some have
+/// expired since, or if the source returned some twice.
 fn mismatch(written: &Written, counted: &ByType, read: &Read, may_repeat: bool) -> Option<String> {
     let kinds = written.keys.keys().chain(counted.keys());
     for kind in kinds {

@@ -18,11 +18,11 @@ use crate::exit::Usage;
 use crate::output;
 use crate::setting_args::NodeArgs;
 
-/// The most rings. A reply names all rings of a database.
+/// The most rings of a node. One reply must be able to name all rings of a database.
 const RINGS_MAX: usize = 4096;
-/// The time for which a thread of a node that spins looks for the next frame.
+/// A spinning node's thread looks for the next frame for this long before it sleeps.
 const SPIN: Duration = Duration::from_micros(200);
-/// A number of bytes above that of the longest key.
+/// No key file is longer than this, bytes.
 const KEY_FILE_BYTES_MAX: usize = 64 * 1024;
 
 /// Keep the newest bytes of databases' logs in this machine's memory, as a node of the mirrored log.
@@ -115,7 +115,7 @@ impl Args {
             return Err(Usage(readable(*address, "the database's changes")).into());
         }
         let peer = self.peer.as_ref().map(|address| {
-            // Both nodes of the pair have the same setup. A node with TLS alone speaks TLS to its peer.
+            // Both nodes of a pair are set up alike. So a node that only accepts TLS also uses TLS to reach its peer.
             let net = TcpNet::new(std::slice::from_ref(address), None)?;
             let files = server.tls_files();
             let load = move || {
@@ -158,7 +158,7 @@ impl Args {
     }
 }
 
-/// Returns the key in a file, or no key without a file.
+/// Returns the key in a file. Without a file, returns the empty key.
 pub fn key(path: Option<&Path>) -> Result<Key> {
     let Some(path) = path else {
         return Ok(Key::none());

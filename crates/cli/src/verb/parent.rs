@@ -7,12 +7,12 @@ use serde::Serialize;
 #[derive(Serialize)]
 pub struct ShownParent {
     uuid: String,
-    /// The last epoch of it that the restored database has.
+    /// The last epoch of the parent that the restored database has.
     epoch: u64,
 }
 
 impl ShownParent {
-    /// Returns a parent in words.
+    /// Returns the description of a parent.
     pub fn of(parent: &Parent) -> ShownParent {
         ShownParent {
             uuid: parent.uuid.to_string(),
@@ -20,7 +20,7 @@ impl ShownParent {
         }
     }
 
-    /// Returns a clause about it.
+    /// Returns a clause that names the parent and the epoch.
     pub fn text(&self) -> String {
         format!("database {}, up to epoch {}", self.uuid, self.epoch)
     }

@@ -47,7 +47,7 @@ struct Checked {
     uuid: String,
     /// The newest life of the database.
     incarnation: u32,
-    /// The epoch up to which that life is kept. `null`: undecided.
+    /// The epoch up to which the newest life is kept. `null`: undecided.
     durable_epoch: Option<u64>,
     kept: usize,
     lost: usize,
@@ -117,7 +117,7 @@ fn shown(receipt: &Receipt, judged: &Judged) -> Shown {
     }
 }
 
-/// Returns the receipts of the command line, with those of stdin in the place of `-`.
+/// Returns the receipts on the command line. `-` is replaced by the receipts on stdin.
 fn read(words: &[String]) -> Result<Vec<Receipt>> {
     let mut receipts = Vec::new();
     for word in words {
@@ -141,7 +141,7 @@ fn usage(place: &str, error: perdura::NoReceipt) -> Usage {
     Usage(format!("{place}{error}"))
 }
 
-/// Returns the anchor, and the epoch up to which the newest life is kept.
+/// Returns the anchor, and the epoch up to which the newest life has been kept.
 fn look(directories: &Directories) -> Result<(Anchor, Newest)> {
     let offline = match Offline::open(directories) {
         Ok(offline) => offline,

@@ -72,7 +72,7 @@ pub fn run(args: &Args) -> Result<()> {
             let mut text =
                 "whole     the database opens as it is; there is nothing to repair\n".to_owned();
             if let Some(to) = &args.to {
-                // A script that asked for a new database continues with it.
+                // The database is intact. A script that asked for a new database still expects one.
                 let unused = offline.restart_options(&methods, &schedule);
                 let copied = whole(&unused).with_context(dir)?;
                 make(&unused, copied, to).with_context(|| to.display().to_string())?;
@@ -154,7 +154,7 @@ fn make(from: &RestartOptions, salvaged: Salvaged, to: &Path) -> Result<()> {
     Ok(mark_finished(disk.as_ref())?)
 }
 
-/// Refuses a directory for a new database that is not empty.
+/// Fails if the directory for a new database is not empty.
 pub fn must_be_empty(to: &Path) -> Result<()> {
     let found = std::fs::read_dir(to).map_or(0, Iterator::count);
     if found > 0 {
@@ -166,7 +166,7 @@ pub fn must_be_empty(to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Returns an identity that no other database has: the time under two keys that the standard library draws.
+/// Returns an identity that no other database has: a hash of the time, under two random keys of the standard library.
 pub fn new_uuid(clock: &dyn Clock) -> Uuid {
     let mut uuid = [0; 16];
     for half in uuid.chunks_exact_mut(8) {

@@ -57,7 +57,7 @@ pub struct Args {
     json: bool,
 }
 
-/// The names that mean every figure of a paper.
+/// The names that mean all figures of a paper.
 const ALL: [&str; 5] = ["000-all", "001-all", "002-all", "003-all", "004-all"];
 
 fn names() -> PossibleValuesParser {
@@ -65,7 +65,7 @@ fn names() -> PossibleValuesParser {
     PossibleValuesParser::new(figures.chain(ALL))
 }
 
-/// Returns whether a figure was asked for.
+/// Returns whether the command line asks for a figure.
 fn is_asked(asked: &str, name: &str) -> bool {
     let paper = asked.strip_suffix("all").filter(|_| ALL.contains(&asked));
     asked == name || paper.is_some_and(|paper| name.starts_with(paper))

@@ -67,7 +67,7 @@ pub struct Args {
 }
 
 impl Args {
-    /// Returns the function that receives records that differ. `None`: they are not accepted.
+    /// Returns the function that is called for each record with another result. `None`: such records are refused.
     fn accept(&self) -> Option<AcceptDivergence> {
         let json = self.json;
         self.accept_divergence.then(|| {
@@ -81,7 +81,7 @@ impl Args {
 }
 
 pub fn run(args: &Args) -> Result<()> {
-    // An unknown method is refused before the database is opened.
+    // Refuses an unknown method before the database is opened.
     Methods::by_names(&args.method).map_err(Usage)?;
     if args.pool.scratch.is_some() && !args.dry_run {
         let why = "--scratch works only with --dry-run. Give both";
@@ -119,10 +119,10 @@ pub fn run(args: &Args) -> Result<()> {
     output::text(&format!("{report}digest    {digest}\n"))
 }
 
-/// Returns the environment of interleaved transactions: the disks, which are opened anew to be written.
+/// Returns the environment of interleaved transactions. Its disks are opened again, now for writing.
 fn to_write(directories: &Directories, offline: Offline) -> Result<(StealEnv, Locks)> {
     let streams = offline.anchor.streams;
-    // Its shared locks would prevent the following ones.
+    // The shared locks of `offline` would prevent the exclusive locks that follow.
     drop(offline);
     let paths = directories.paths();
     let opening = Opening::begin(&paths, &FileDisk::shared)?;
@@ -135,7 +135,7 @@ fn to_write(directories: &Directories, offline: Offline) -> Result<(StealEnv, Lo
     Ok((env, locks))
 }
 
-/// Opens the database for writing and closes it cleanly.
+/// Opens the database of the product for writing and closes it cleanly.
 fn product(args: &Args, offline: Offline, methods: Methods, level: Level) -> Result<RestartReport> {
     let mut options = perdura::Options::new(&args.directories.data);
     options.streams = offline.anchor.streams;
@@ -147,7 +147,7 @@ fn product(args: &Args, offline: Offline, methods: Methods, level: Level) -> Res
     options.threads = args.threads;
     options.typed = replayed();
     options.typed.accept = args.accept();
-    // Its shared locks would prevent the following one.
+    // The shared lock of `offline` would prevent the exclusive lock that follows.
     drop(offline);
     let db = Db::open(options)?;
     let all = db.summary()?;

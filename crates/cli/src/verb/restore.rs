@@ -86,7 +86,7 @@ struct Told {
     #[serde(flatten)]
     replay: Option<Replayed>,
     epoch: u64,
-    /// The time of the epoch, RFC 3339, in UTC. `None`: the archive does not list it.
+    /// The time of the epoch, RFC 3339, in UTC. `None`: the archive has no time for the epoch.
     time: Option<String>,
     uuid: String,
     parent: String,
@@ -94,8 +94,8 @@ struct Told {
     bytes_read: u64,
     bytes_written: u64,
     pages_restored: u64,
-    /// The number of runs that were read side by side. `runs_merged` counts those merged before because there were
-    /// more.
+    /// The number of runs that were read in parallel. `runs_merged` counts runs that had to be merged first because
+    /// there were too many.
     runs: usize,
     runs_merged: usize,
     page_reads: u64,
@@ -105,7 +105,7 @@ struct Told {
     records_skipped: u64,
 }
 
-/// The measurements of a replay. `seconds` includes both its phases and the time spent waiting for sorting.
+/// The measurements of a replay. `seconds` includes both phases, and the time spent waiting for sorting.
 #[derive(Serialize)]
 struct Replayed {
     buffer_pages: usize,
@@ -127,7 +127,7 @@ pub fn run(args: &Args) -> Result<()> {
         match make(args, &plan, begun) {
             Ok(report) => return tell(args, &plan, &report, begun.elapsed()),
             Err(error) => {
-                // The restore from this backup is not continued.
+                // The backup is damaged. The restore begins again from another backup.
                 let Some(id) = plan.is_of_backup(&error) else {
                     return Err(error).with_context(from);
                 };
@@ -183,7 +183,7 @@ fn show(progress: &RestoreProgress, is_done: &AtomicBool, begun: Instant) {
     output::progress("                                                            \r");
 }
 
-/// Returns a line on the progress of a restore. Empty before its first page.
+/// Returns a line on the progress of a restore. Empty until the first page is restored.
 fn progress_text(progress: &RestoreProgress, took: Duration) -> String {
     let pages = progress.pages();
     match progress.expected() {

@@ -44,7 +44,7 @@ pub struct Args {
 }
 
 impl Args {
-    /// Returns the settings of file, variables and flags, and the remarks on them.
+    /// Returns the settings from the file, the variables and the flags. Also returns the warnings about them.
     pub fn settings(&self) -> Result<(Settings, Vec<String>)> {
         let from_variable = || std::env::var_os(FILE_VARIABLE).filter(|name| !name.is_empty());
         let path = self

@@ -63,7 +63,7 @@ pub fn run(args: &Args) -> Result<()> {
     }
 }
 
-/// Returns remarks on the directories of the log that are in memory.
+/// Returns warnings about log directories that are on a file system in memory.
 fn in_memory_notes(directories: &Directories) -> Vec<String> {
     let logs = match directories.log_dir.as_slice() {
         [] => std::slice::from_ref(&directories.data),

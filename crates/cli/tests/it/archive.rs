@@ -1,4 +1,4 @@
-//! A server archives its log and is killed, and its database is made anew from the archive alone.
+//! A server archives its log and is killed. Its database is then restored from the archive alone.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ fn done(args: &[&str]) -> String {
     text
 }
 
-/// Writes some keys, and waits until the archive holds the log up to the last of them.
+/// Writes some keys, and waits until the archive holds the log up to the last write.
 fn write(server: &Server, archive: &Path, round: u32) {
     let mut client = Client::connect(server.port()).unwrap();
     for key in 0..300 {
@@ -84,13 +84,13 @@ fn a_lost_disk_is_restored_from_the_archive_to_the_last_write_and_to_an_earlier_
     let to = at("none");
     let poor = [&from[..], &[arg(&to)], &replay[..2]].concat();
     assert_ne!(ended(&poor).0, 0, "a replay needs a pool");
-    // The epoch of the backup's own end. Everything else was written after it.
+    // The epoch at which the backup itself ends. All other writes came after it.
     let epoch = listed.split("up to epoch ").nth(1).unwrap();
     let epoch = epoch.split(',').next().unwrap();
     done(&[&from[..], &[arg(&at("first")), "--at", epoch]].concat());
     assert_eq!(digest(&at("first")), first);
 
-    // By the time that the result names, and by its distance from the end.
+    // Two more ways to name the moment: by the time that the result shows, and by an age before the end.
     let time = told.split("\"time\": \"").nth(1).unwrap();
     let time = time.split('"').next().unwrap();
     done(&[&from[..], &[arg(&at("timed")), "--at", time]].concat());
@@ -212,7 +212,8 @@ fn with_the_data_disk_alone_lost_the_log_that_is_left_completes_the_archive() {
     let left: Vec<_> = std::fs::read_dir(data.join("image-b")).unwrap().collect();
     assert!(left.len() <= 1, "{left:?}");
 
-    // A directory without the log, and the log of another database: both leave nothing behind.
+    // Both log directories are wrong: one has no log, and one has the log of another database. Neither attempt leaves
+    // anything behind.
     let other = at("other");
     Server::start(&at("data 2"), &["--log-dir", arg(&other)]).kill();
     for (wrong, why) in [

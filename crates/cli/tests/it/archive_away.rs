@@ -1,4 +1,5 @@
-//! The archive's disk becomes unavailable under a server that clients write to as fast as they can, and comes back.
+//! The archive's disk becomes unavailable and available again, under a server to which clients write as fast as they
+//! can.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -9,7 +10,7 @@ use crate::support::{Client, Reply, Server, arg, number_from_env};
 
 const CLIENTS: usize = 4;
 
-/// Returns the bytes of the files below a directory.
+/// Returns the number of bytes in all files below a directory.
 fn bytes_below(dir: &Path) -> u64 {
     let Ok(entries) = std::fs::read_dir(dir) else {
         return 0;
@@ -22,7 +23,7 @@ fn bytes_below(dir: &Path) -> u64 {
     entries.flatten().map(of).sum()
 }
 
-/// The replies that clients get while they write.
+/// The replies that clients have received.
 #[derive(Default)]
 struct Seen {
     is_over: AtomicBool,
@@ -30,7 +31,7 @@ struct Seen {
     refused: AtomicU64,
 }
 
-/// Sets a key to one value after the other. A refused write is tried again.
+/// Sets a key to one value after another. A refused write is sent again.
 fn write(port: u16, id: usize, seen: &Seen) {
     let Ok(mut client) = Client::connect(port) else {
         return;
@@ -56,7 +57,7 @@ fn write(port: u16, id: usize, seen: &Seen) {
     }
 }
 
-/// Checks that every acknowledged write is there.
+/// Checks that every acknowledged write is in the database.
 fn check(server: &Server, seen: &Seen) {
     for (id, answered) in seen.answered.iter().enumerate() {
         let Reply::Bulk(Some(count)) = server.ask(&["GET", &format!("count {id}")]) else {
@@ -65,12 +66,12 @@ fn check(server: &Server, seen: &Seen) {
         let count: u64 = String::from_utf8_lossy(&count).parse().unwrap();
         let least = answered.load(Ordering::Relaxed);
         assert!(count >= least, "client {id}: {count} of {least}");
-        // The next writes continue behind the database's last one.
+        // The next writes continue from the last value in the database.
         answered.store(count, Ordering::Relaxed);
     }
 }
 
-/// The long form is `PERDURA_AWAY_SECONDS=600 PERDURA_AWAY_MB=4096`.
+/// For the long form set `PERDURA_AWAY_SECONDS=600 PERDURA_AWAY_MB=4096`.
 #[test]
 fn an_archive_that_was_away_under_full_writes_gets_everything() {
     let seconds = number_from_env("PERDURA_AWAY_SECONDS", 8);
@@ -94,7 +95,7 @@ fn an_archive_that_was_away_under_full_writes_gets_everything() {
     let mut server = Server::start(&data, &settings);
     wait_until(&server, "backups", |backups| backups != "0");
     let mut most = (0, 0);
-    // Two lives: the second one begins without the archive.
+    // The second of the two lives begins without the archive.
     for life in 0..2 {
         let port = server.port();
         seen.is_over.store(false, Ordering::Relaxed);
@@ -105,7 +106,7 @@ fn an_archive_that_was_away_under_full_writes_gets_everything() {
             }
             if life == 0 {
                 std::thread::sleep(Duration::from_secs(1));
-                // Like a mount that is gone: its place is empty.
+                // As when a mount is gone: the directory is there, but empty.
                 std::fs::rename(&archive, &elsewhere).unwrap();
                 std::fs::create_dir(&archive).unwrap();
             }

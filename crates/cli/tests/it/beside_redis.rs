@@ -1,8 +1,8 @@
-//! `kill -9` under a pipeline, with a real Redis 7.0 as the model. A restart must bring back the data that Redis holds
-//! after the acknowledged requests and a first part of those in flight.
+//! `kill -9` under a pipeline, with a real Redis 7.0 as the model. After a restart the data must equal that of a
+//! Redis which ran the acknowledged requests and, in order, some of the requests in flight.
 //!
-//! The model shares no code with Perdura, knows every command, and decides what each means. One connection gives one
-//! order of requests. Transactions are among them.
+//! The model shares no code with Perdura and defines the meaning of every command. All requests, including
+//! transactions, go over one connection, so their order is known.
 
 use std::path::Path;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use perdura_differ::wire::{Wire, encode};
 
 use crate::support::{Reply, Server, arg, number_from_env};
 
-/// The families of the requests. Commands that depend on time or chance are left out of them.
+/// The families of commands in the requests. Commands that depend on time or chance are left out.
 const FAMILIES: [&str; 7] = ["strings", "bits", "keys", "hash", "list", "set", "zset"];
 const BY_TIME_OR_CHANCE: [&[u8]; 12] = [
     b"EXPIRE",
@@ -32,10 +32,10 @@ const BY_TIME_OR_CHANCE: [&[u8]; 12] = [
     b"DEBUG",
     b"CLIENT",
 ];
-/// The number of requests in one write. One more write goes out before the replies to the last are read.
+/// The number of requests in one batch. The next batch is sent before the replies to the previous one are read.
 const BATCH: usize = 32;
 
-/// Returns whether the same request has the same effect in both, at any time.
+/// Returns whether a request always has the same effect on both servers.
 fn is_sure(argv: &Argv) -> bool {
     let name = argv[0].to_ascii_uppercase();
     let by_time = |word: &Vec<u8>| {
@@ -57,14 +57,14 @@ fn requests(seed: u64) -> Vec<Argv> {
     calls.filter(is_sure).collect()
 }
 
-/// Sends until the server is gone. Returns the number of requests sent, and the number replied to.
+/// Sends requests until the server is gone. Returns the number of requests sent, and the number answered.
 fn load(socket: &Path, requests: &[Argv]) -> (usize, usize) {
     let mut wire = Wire::connect(socket).unwrap();
     let (mut sent, mut acknowledged) = (0, 0);
     for batch in requests.chunks(BATCH) {
         let bytes: Vec<u8> = batch.iter().flat_map(|argv| encode(argv)).collect();
         let gone = wire.send(&bytes).is_err();
-        // A part of the batch may have arrived.
+        // A part of the last batch may have arrived.
         sent += batch.len();
         let behind = if gone { 0 } else { batch.len() };
         while acknowledged + behind < sent {
@@ -80,10 +80,10 @@ fn load(socket: &Path, requests: &[Argv]) -> (usize, usize) {
     panic!("the requests are used up before the kill");
 }
 
-/// Brings the model to the server's data: by everything acknowledged, then request by request by those in flight.
-/// Returns the number of these that it took.
+/// Brings the model to the state of the server's data. First runs everything acknowledged, then one request in flight
+/// after another until the data agrees. Returns the number of requests in flight that were run.
 fn follow(redis: &Redis, ours: &Contents, requests: &[Argv], acknowledged: usize) -> usize {
-    // One connection is for the requests, which may be within MULTI, and one for questions.
+    // The requests have their own connection, because it may be inside MULTI. The other one is for reading the data.
     let (mut wire, mut questions) = (redis.connect().unwrap(), redis.connect().unwrap());
     for batch in requests[..acknowledged].chunks(BATCH) {
         let bytes: Vec<u8> = batch.iter().flat_map(|argv| encode(argv)).collect();
@@ -127,7 +127,7 @@ fn what_kill_9_leaves_is_what_redis_holds_after_a_prefix_of_the_requests() {
         let debug = ["--enable-debug-command", "local"];
         let server = Server::start(&data, &[&extra[..], &debug].concat());
         await_answer(&socket).unwrap();
-        // In every other life, every command that can work in steps does.
+        // In every second life, all commands that can work in steps do so.
         let elements = if round % 2 == 0 { "1" } else { "0" };
         let reply = server.ask(&["DEBUG", "STEP-ELEMENTS", elements]);
         assert_eq!(reply, Reply::Status("OK".to_owned()));

@@ -1,5 +1,5 @@
-//! The comparison of two builds that a new build must pass beside the one before it (`cargo run --example builds` in
-//! `perdura-differ`), in short.
+//! A short form of the comparison that a new build must pass against the build before it (`cargo run --example
+//! builds` in `perdura-differ`).
 
 use std::path::Path;
 

@@ -1,10 +1,10 @@
 //! Concurrent clients that record acknowledged writes and know the expected data after a crash.
 //!
-//! Each client has its own keys and one connection, so its requests have one order. It sends them in batches and notes
-//! every reply. A request that was sent but not answered when the connection broke is *in doubt*. The server may have
-//! done a first part of these, never a later request without an earlier one. So after a crash a client's keys must be
-//! the result of the acknowledged requests, followed by some number of the requests in doubt, in order. A transaction
-//! counts as one. All clients also increment one shared counter.
+//! Each client has its own keys and one connection, so the order of its requests is known. It sends them in batches
+//! and records every reply. A request that was sent but not answered when the connection broke is *in doubt*. The
+//! server may have executed some of these requests, but none without all earlier ones. So after a crash a client's
+//! keys must be the result of the acknowledged requests, followed by some number of the requests in doubt, in order.
+//! A transaction counts as one request. All clients also increment one shared counter.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::support::{Client, Reply, Server};
 
 const BATCH_MAX: usize = 8;
 
-/// Applies a request to the model, and returns the reply that the server should give. `None`: the reply also depends on
+/// Applies a request to the model. Returns the reply that the server should give. `None`: the reply also depends on
 /// other clients.
 fn apply(op: &Op, model: &mut Model) -> Option<Reply> {
     match op {
@@ -31,21 +31,21 @@ fn apply(op: &Op, model: &mut Model) -> Option<Reply> {
     }
 }
 
-/// The memory of one client.
+/// The records of one client.
 #[derive(Default)]
 struct Record {
     acknowledged: Model,
     in_doubt: Vec<Op>,
 }
 
-/// The memory of all clients, over many crashes.
+/// The records of all clients, over many crashes.
 pub struct Clients {
     records: Vec<Record>,
     rng: fastrand::Rng,
     mix: Mix,
-    /// The number of requests acknowledged so far.
+    /// The number of requests acknowledged so far, by all clients.
     pub acknowledged: u64,
-    /// The number of requests whose fate a crash left open.
+    /// The number of requests so far that were in doubt after a crash.
     pub doubtful: u64,
 }
 
@@ -66,7 +66,7 @@ impl Clients {
         }
     }
 
-    /// Lets all clients work until `crash`, called after a random time, has broken their connections.
+    /// Lets all clients work. After a random time calls `crash`, and returns when all connections are broken.
     pub fn work(&mut self, server: Server, longest: Duration, crash: impl FnOnce(Server)) {
         let (port, mix) = (server.port(), self.mix);
         let seeds: Vec<u64> = self.records.iter().map(|_| self.rng.u64(..)).collect();
@@ -91,7 +91,7 @@ impl Clients {
         self.acknowledged += acknowledged;
     }
 
-    /// Compares a restarted server with the expected data, and settles the requests in doubt.
+    /// Compares a restarted server with the expected data, and decides which requests in doubt were executed.
     pub fn check(&mut self, server: &Server) -> Result<(), String> {
         let mut client = server.connect().map_err(|error| error.to_string())?;
         let mut shared_done = 0;
@@ -133,7 +133,8 @@ impl Clients {
                 return Err(format!("DBSIZE of {db} is {size:?}; {keys} keys are known"));
             }
         }
-        // From here on the counter is the value that was found. Nothing records which client did which part.
+        // From here on the expected counter is the value that was found. No record shows which client contributed
+        // which part of it.
         self.records
             .iter_mut()
             .for_each(|record| record.acknowledged.shared = 0);
@@ -144,7 +145,7 @@ impl Clients {
     }
 }
 
-/// Finds the number of requests in doubt that explain the data that was found.
+/// Finds out how many requests in doubt must have been executed to explain the data.
 fn settle(number: usize, record: &mut Record, found: &Keys) -> Result<(), String> {
     let mut model = record.acknowledged.clone();
     let in_doubt = std::mem::take(&mut record.in_doubt);
@@ -182,7 +183,7 @@ fn settle(number: usize, record: &mut Record, found: &Keys) -> Result<(), String
     Err(text)
 }
 
-/// The source of a client's requests.
+/// The parameters from which a client's requests are drawn.
 struct Draws {
     number: usize,
     seed: u64,
@@ -204,7 +205,7 @@ fn one_client(port: u16, record: &mut Record, draws: Draws) -> u64 {
             .collect();
         let mut bytes = Vec::new();
         batch.iter().for_each(|op| op.put(&mut bytes));
-        // A failed send may have delivered a part.
+        // Even a failed send may have delivered a part of the batch.
         let sent = client.send(&bytes);
         let mut ops = batch.into_iter();
         while let Some(op) = ops.next() {

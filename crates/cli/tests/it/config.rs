@@ -1,4 +1,4 @@
-//! Settings from flags, variables and a file, while the server runs, and in the documents.
+//! Settings from flags, variables and a file, settings that change while the server runs, and their documentation.
 
 use std::path::Path;
 use std::process::Command;

@@ -1,5 +1,5 @@
-//! The server's data for a client's keys, read command by command. Each type is read in two ways: its elements, and its
-//! count, which is derived and rebuilt at a restart.
+//! The server's data for a client's keys, read command by command. For each type both the elements and their count
+//! are read. The count is derived data that a restart rebuilds.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::support::{Client, Reply, request};
 /// Keys by database and name.
 pub type Keys = BTreeMap<(u8, Bytes), Entry>;
 
-/// Reads all keys of a client, in both databases, and its library. Leaves the connection in database 0.
+/// Reads all keys of a client in both databases, and the client's library. Afterwards the connection uses database 0.
 pub fn read(client: &mut Client, number: usize) -> Result<Keys, String> {
     let mut keys = Keys::new();
     for db in [1, 0] {
@@ -24,7 +24,7 @@ pub fn read(client: &mut Client, number: usize) -> Result<Keys, String> {
     Ok(keys)
 }
 
-/// Reads the version of a client's library by calling it.
+/// Reads the version of a client's library by a call of its function.
 fn library(client: &mut Client, number: usize, keys: &mut Keys) -> std::io::Result<()> {
     let words = scripted::ask_version(number);
     let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
@@ -120,7 +120,7 @@ fn value(client: &mut Client, name: &[u8], kind: &str) -> std::io::Result<Value>
     Ok(value)
 }
 
-/// Reads a stream: all entries in both orders, their count, and the pending ones in the group.
+/// Reads a stream: all entries in both orders, their count, and the group's pending entries.
 fn stream(client: &mut Client, name: &[u8]) -> std::io::Result<Stream> {
     let requests: [&[&[u8]]; 5] = [
         &[b"XRANGE", name, b"-", b"+"],

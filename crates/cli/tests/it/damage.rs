@@ -1,4 +1,4 @@
-//! Damaged, foreign and misplaced files. Each causes an error that names the file and the remedy, and exit code 3.
+//! Damaged, foreign and misplaced files. Each must cause exit code 3 and an error that names the file and the remedy.
 
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,8 @@ use perdura_wal::block::HEADER_BYTES;
 
 use crate::support::{Reply, Server, arg, ended, reason_in};
 
-/// Makes a stopped database of a few hundred rows with both images complete and some log behind them.
+/// Creates a database of a few hundred rows and stops it. Both images are complete, and there is some log behind
+/// them.
 fn database(dir: &Path) -> PathBuf {
     let data = dir.join("db");
     let server = Server::start(&data, &["--partitions", "4"]);
@@ -40,7 +41,7 @@ fn flip(path: &Path, offset: u64) {
     file.write_all_at(&[byte[0] ^ 0x40], offset).unwrap();
 }
 
-/// Checks that serving refuses with exit code 3, and that the message has all of these words.
+/// Checks that `serve` refuses with exit code 3, and that its message has all of these words.
 fn refuses(data: &Path, words: &[&str]) {
     let server = Server::spawn(data, &[]);
     let (status, text) = server.wait();
@@ -50,7 +51,7 @@ fn refuses(data: &Path, words: &[&str]) {
     }
 }
 
-/// Checks that serving works, with every row there.
+/// Checks that `serve` works and every row is there.
 fn serves(data: &Path) {
     let server = Server::start(data, &[]);
     assert_eq!(server.ask(&["DBSIZE"]), Reply::Number(200));
@@ -66,7 +67,7 @@ fn verify_finds(data: &Path, file: &str) {
     assert!(text.contains(file), "{file}: {text}");
 }
 
-/// Checks that `verify`, a dry run and serving refuse with exit code 3 and the same line. Returns the line.
+/// Checks that `verify`, a dry run and `serve` all refuse with exit code 3 and the same line. Returns this line.
 fn all_refuse(data: &Path) -> String {
     let reason = |text: &str| {
         let lines = text.lines().filter_map(reason_in);
@@ -98,7 +99,7 @@ fn a_directory_of_other_files_is_refused_by_name() {
 fn a_database_of_another_version_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let data = database(dir.path());
-    // A newer anchor is not readable here. Only the file has the version.
+    // The anchor cannot be read either, as if a newer build had written it. Only the version file shows the version.
     for at in [20, 64 * 1024 + 20] {
         flip(&data.join("anchor"), at);
     }
@@ -118,7 +119,7 @@ fn a_database_of_another_version_is_refused() {
     refuses(&data, &["VERSION", "does not belong"]);
 }
 
-/// A single wrong byte once made `verify`, `serve` and `repair` refuse an intact database.
+/// Once, a single wrong byte made `verify`, `serve` and `repair` refuse an intact database.
 #[test]
 fn a_damaged_version_beside_a_whole_anchor_loses_nothing_and_is_written_again() {
     let dir = tempfile::tempdir().unwrap();
@@ -146,7 +147,7 @@ fn a_damaged_version_beside_a_whole_anchor_loses_nothing_and_is_written_again() 
     }
     serves(&data);
     assert_eq!(std::fs::read(&version).unwrap(), whole);
-    // The mark of a database that was never finished is no damage.
+    // A mark that says that the database was never finished is not damage.
     for mark in [
         "unfinished: perdura repair was interrupted, delete this directory\n",
         "unfin",
@@ -183,7 +184,7 @@ fn one_damaged_copy_of_the_anchor_is_reported_and_two_are_the_end() {
     verify_finds(&data, "anchor");
 }
 
-/// Returns the offsets of the pages of the images. The first page names the databases.
+/// Returns the offsets of the pages in the image files. The first of these pages names the databases.
 fn pages(data: &Path) -> Vec<u64> {
     let (_, text) = ended(&[
         "dump",
@@ -210,7 +211,7 @@ fn a_page_damaged_in_one_image_is_rebuilt_and_in_both_is_refused() {
         let pages = data.join(image).join("pages");
         flip(&pages, at);
         verify_finds(&data, &format!("{image}/pages"));
-        // This only reads the database. Serving would rewrite images.
+        // A dry run only reads the database. `serve` would rewrite the images.
         let (code, text) = ended(&["restart", "--dry-run", "--data", arg(&data)]);
         assert_eq!(code, 0, "{text}");
         flip(&pages, at);
@@ -239,7 +240,7 @@ fn another_databases_image_is_not_taken_for_ours() {
     verify_finds(&data, "image-a/pages");
 }
 
-/// Returns the log's segments, oldest first.
+/// Returns the paths of the log's segments, oldest first.
 fn segments(data: &Path) -> Vec<PathBuf> {
     let names = std::fs::read_dir(data.join("log")).unwrap();
     let mut segments: Vec<PathBuf> = names.map(|entry| entry.unwrap().path()).collect();
@@ -254,8 +255,8 @@ fn segments(data: &Path) -> Vec<PathBuf> {
     segments
 }
 
-/// A cut file of a segment that the log had not reached yet once gave exit code 3 and "acknowledged transactions in it
-/// may be missing".
+/// Once, a truncated file of a segment that the log had not reached yet led to exit code 3 and the message
+/// "acknowledged transactions in it may be missing".
 #[test]
 fn an_empty_next_segment_of_any_size_loses_nothing() {
     let dir = tempfile::tempdir().unwrap();
@@ -282,12 +283,13 @@ fn a_cut_segment_that_the_log_has_come_to_is_refused() {
     let used = segments(&data);
     let used = &used[used.len() - 2];
     let whole = std::fs::read(used).unwrap();
-    // Its blocks are all there, but nothing proves it.
+    // All blocks of the segment are there, but nothing proves that.
     std::fs::write(used, &whole[..whole.len() / 2]).unwrap();
     refuses(&data, &["exact size", "may be missing"]);
 }
 
-/// Repair of an intact database once made nothing and ended with 0. A script then served an empty directory.
+/// Once, the repair of an intact database wrote nothing and ended with exit code 0. A script then served an empty
+/// directory.
 #[test]
 fn repair_of_a_whole_database_makes_the_new_one_that_was_asked_for() {
     let dir = tempfile::tempdir().unwrap();
@@ -305,7 +307,7 @@ fn repair_of_a_whole_database_makes_the_new_one_that_was_asked_for() {
     serves(&data);
 }
 
-/// `serve` once complained of the number of log directories, with exit code 2.
+/// Once, `serve` only complained about the number of log directories, with exit code 2.
 #[test]
 fn a_missing_anchor_is_named_whatever_the_directories_of_the_log() {
     let dir = tempfile::tempdir().unwrap();
@@ -354,10 +356,10 @@ fn damage_in_the_log_before_its_durable_end_is_refused() {
         .lines()
         .filter_map(|line| serde_json::from_str(line).ok())
         .collect();
-    // Late enough to be behind the newest image's checkpoint, and early enough to be acknowledged.
+    // The block must be late enough to lie behind the newest image's checkpoint, and early enough to be acknowledged.
     let late = &blocks[blocks.len() - 20];
     let (segment, offset) = locate(&data, late["pos"].as_u64().unwrap());
-    // An offset behind the block's header, in its body.
+    // The offset is in the block's body, behind its header.
     flip(&segment, offset + to_u64(HEADER_BYTES) + 1);
     refuses(&data, &["log/s00-", "Acknowledged transactions"]);
     verify_finds(&data, "log stream 0");
@@ -479,7 +481,7 @@ fn repair_makes_a_database_of_what_is_whole_and_lists_the_rest() {
         server.kill();
         let (code, text) = repair(&["--to", arg(&new), "--accept-loss"]);
         assert_eq!((code, text.contains("not empty")), (2, true), "{text}");
-        // In the second round the log is intact again, and a page is damaged.
+        // For the second round the log is repaired, and a page is damaged instead.
         flip(&segment, offset + to_u64(HEADER_BYTES) + 1);
         flip_pages();
     }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::status::get;
 use crate::support::{Client, Reply, Server, arg, ended, free_port};
 
-/// A mounted tmpfs. It is unmounted when dropped.
+/// A mounted tmpfs, which is unmounted when this value is dropped.
 struct Tmpfs<'a>(&'a Path);
 
 impl<'a> Tmpfs<'a> {
@@ -82,7 +82,7 @@ fn a_read_only_disk_is_refused_for_writing_and_fine_for_reading() {
 
 /// Checks that the status page, the metrics and the health check report the full disk.
 fn is_red(port: u16) {
-    // Figures may be a tenth of a second old.
+    // The server may show figures that are up to a tenth of a second old.
     std::thread::sleep(Duration::from_millis(150));
     let health = get(port, "/healthz");
     assert!(health.starts_with("HTTP/1.1 503"), "{health}");
@@ -115,7 +115,7 @@ fn a_full_disk_stops_writes_keeps_reads_loses_nothing_and_resumes() {
     let ballast = dir.path().join("ballast");
     std::fs::write(&ballast, vec![1; 32 << 20]).unwrap();
     let data = dir.path().join("db");
-    // No checkpoint makes room during the test.
+    // The limits are so high that no checkpoint frees log during the test.
     let port = free_port();
     let metrics = format!("127.0.0.1:{port}");
     let extra = [
@@ -146,7 +146,7 @@ fn a_full_disk_stops_writes_keeps_reads_loses_nothing_and_resumes() {
         assert!(i < 5_000 && unknown.len() < 5, "no write is refused");
         match client.ask(&["SET", &format!("key{i}"), &value(i)]).unwrap() {
             Reply::Status(_) => acknowledged.push(i),
-            // It was accepted before the disk was known to be full.
+            // The server accepted this write before it knew that the disk was full.
             Reply::Error(text) if text.starts_with("UNKNOWN ") => unknown.push(i),
             Reply::Error(text) => break text,
             other => panic!("{other:?}"),
@@ -162,7 +162,7 @@ fn a_full_disk_stops_writes_keeps_reads_loses_nothing_and_resumes() {
         }
         Err(_) => false,
     };
-    // Only reads that depend on a waiting write may wait with it.
+    // Only reads that depend on a waiting write may have to wait too.
     let mut answered = 0;
     for i in &acknowledged[..100] {
         let mut client = server.connect().unwrap();

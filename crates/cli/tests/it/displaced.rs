@@ -1,15 +1,15 @@
-//! Files of a database that lose their names while a server has them open. The server stops for good, before it
-//! acknowledges much that no restart would find.
+//! Files of a database are renamed or removed while a server has them open. The server must stop for good, before it
+//! acknowledges many writes that no restart would find.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use crate::support::{Reply, Server, arg, ended, signal};
 
-/// The exit code of a process that must not be restarted by a service manager.
+/// The exit code after which a service manager must not restart the process.
 const FOR_GOOD: i32 = 5;
 
-/// Calls `strike` on a server under writes, and expects it to end with these words.
+/// Calls `strike` while clients write to a server. Checks that the server ends with a message that has these words.
 fn ends_when(dir: &Path, extra: &[&str], strike: impl FnOnce(&Path), words: &[&str]) -> PathBuf {
     let data = dir.join("db");
     let server = Server::start(&data, extra);
@@ -28,7 +28,7 @@ fn ends_when(dir: &Path, extra: &[&str], strike: impl FnOnce(&Path), words: &[&s
     let mut number = 100;
     while let Ok(Reply::Status(_)) = set(&mut client, number) {
         number += 1;
-        // The segment under writes must not be full before the server has looked.
+        // The server must notice the change before the current segment is full.
         std::thread::sleep(Duration::from_millis(2));
         let late = begin.elapsed() > Duration::from_secs(20);
         assert!(!late, "{number} writes: {}", server.said());
@@ -108,7 +108,7 @@ fn a_log_directory_that_is_removed_stops_the_server() {
     ends_when(dir.path(), &extra.concat(), remove, &["log1", "it is gone"]);
 }
 
-/// Once a second process made a new lock file, and both acknowledged writes.
+/// Once, a second process created a new lock file, and then both processes acknowledged writes.
 #[test]
 fn without_its_lock_file_a_database_is_still_locked_and_its_server_stops() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! `restart --accept-divergence`: a database whose calls do something else in this command than they did in the program
-//! that made them.
+//! `restart --accept-divergence` for a database whose procedure calls have other results in this command than in the
+//! program that made them.
 
 use std::path::Path;
 
@@ -9,7 +9,8 @@ use perdura_workloads::voter::schema::{AreaCodeState, Contestant, Vote, VotesByP
 use crate::support::{arg, ended, perdura};
 
 procedure! {
-    /// Counts any vote twice. Has the name and the argument types of a procedure of `perdura bench voter`.
+    /// Counts each vote differently from the procedure of `perdura bench voter` that has the same name and the same
+    /// argument types.
     pub fn vote(cx, phone: u64, contestant: u8, votes_per_phone: u8) -> u8, on [VotesByPhone(phone)] {
         let count = votes_per_phone.min(contestant);
         cx.insert(&VotesByPhone { phone, count: count + 2 })?;
@@ -17,7 +18,7 @@ procedure! {
     }
 }
 
-/// Makes a database that crashed behind three calls of that procedure.
+/// Creates a database that crashes after three calls of this procedure.
 fn crashed(dir: &Path) {
     let db = Db::builder(dir)
         .options(|options| options.partitions = 2)
@@ -45,7 +46,7 @@ fn a_restart_that_differs_goes_on_with_the_flag_and_needs_it_once() {
         assert!(text.contains(part), "no {part:?} in {text}");
     }
 
-    // The procedure of this command finds no contestant, and changes nothing.
+    // The procedure in this command finds no contestant and changes nothing.
     let accept = ["restart", "--accept-divergence", "--data", data];
     let dry = perdura(&[&accept[..], &["--dry-run", "--json"]].concat());
     let report: serde_json::Value = serde_json::from_slice(&dry.stdout).unwrap();

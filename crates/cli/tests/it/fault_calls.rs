@@ -1,10 +1,12 @@
-//! One system call of a session fails, is cut short, or is the moment of a kill. A case is one kind of call, one error
-//! and one number n: the n-th call of the kind is struck. The session starts a server, writes, takes a checkpoint, fills an archive and ends.
+//! One system call of a session fails, is cut short, or is the moment at which the process is killed. A case consists
+//! of a kind of call, a fault and a number n: the fault strikes the n-th call of this kind. The session starts a
+//! server, writes, takes a checkpoint, fills an archive and ends.
 //!
-//! Afterwards a server without faults must have everything that was acknowledged, and `verify` must be content. The
-//! faulty one either continues, or ends with a message and an exit code; it neither panics nor hangs.
+//! Afterwards a server without faults must have everything that was acknowledged, and `verify` must find no problem.
+//! The server with the fault must either continue, or end with a message and an exit code. It must not panic or hang.
 //!
-//! Faults of writes in a ring are no system calls. A file system under a loop device has them (`sectors.rs`).
+//! Writes through a ring are not system calls. Their faults are simulated by a file system under a loop device
+//! (`sectors.rs`).
 
 use std::collections::BTreeMap;
 use std::os::unix::process::ExitStatusExt;
@@ -15,18 +17,18 @@ use crate::fault_classes::CLASSES;
 use crate::support::{Client, Reply, Server, arg, ended, number_from_env, request};
 use crate::syscalls::{Act, Plan, Supervisor};
 
-/// The patience with a request. Then another connection asks whether the server lives.
+/// After this time without a reply, the test checks on another connection whether the server still answers.
 const SHORT: Duration = Duration::from_secs(2);
-/// The time without an answer that counts as a hang.
+/// A server that has not answered for this long counts as hanging.
 const HANG: Duration = Duration::from_secs(30);
 
-/// One fault of one session.
+/// A session with its fault.
 #[derive(Debug, Clone, Copy)]
 struct Case {
     class: usize,
     act: Act,
     nth: u64,
-    /// True if the session begins with a database that was killed.
+    /// True if the session begins with the database of a server that was killed.
     old: bool,
 }
 
@@ -41,16 +43,16 @@ impl std::fmt::Display for Case {
     }
 }
 
-/// The clients' knowledge of the keys.
+/// The values that clients expect.
 #[derive(Clone, Default)]
 struct Ledger {
     acknowledged: BTreeMap<String, String>,
-    /// The other values that a key may have, of requests that failed or had no reply.
+    /// For each key, other possible values: those from requests that failed or had no reply.
     doubtful: BTreeMap<String, Vec<String>>,
 }
 
 impl Ledger {
-    /// Sets keys in one request. Returns whether the server should get more requests.
+    /// Sets keys in one request. Returns false if the server should get no more requests.
     fn set(&mut self, client: &mut Client, keys: &[(String, String)]) -> bool {
         let mut words = vec![b"MSET".to_vec()];
         for (key, value) in keys {
@@ -92,10 +94,10 @@ impl Ledger {
     }
 }
 
-/// The servers of one case, and the database that they have.
+/// The database and the servers of one case.
 struct Bench {
     dir: tempfile::TempDir,
-    /// The remains of a database that was killed, and its expected data.
+    /// The directory of a killed server's database, and the values expected there.
     old: (PathBuf, Ledger),
 }
 
@@ -128,7 +130,7 @@ impl Bench {
         Bench { dir, old }
     }
 
-    /// Returns the folder of a case, and the expected data of its database.
+    /// Prepares the folder of a case. Returns it with the values that its database should have.
     fn prepared(&self, old: bool) -> (PathBuf, Ledger) {
         let folder = self.dir.path().join("case");
         let _ = std::fs::remove_dir_all(&folder);
@@ -144,7 +146,7 @@ impl Bench {
         (folder, self.old.1.clone())
     }
 
-    /// Runs a session with a fault. Returns the number of calls of each class that were seen.
+    /// Runs a session with a fault. Returns the number of calls of each class that occurred.
     fn session(&self, plan: Plan, case: &Case) -> Result<Vec<u64>, String> {
         let (folder, mut ledger) = self.prepared(case.old);
         let (data, archive) = (folder.join("db"), folder.join("archive"));
@@ -176,7 +178,7 @@ impl Bench {
     }
 }
 
-/// Sets some keys: some small, one of several pages, two together.
+/// Sets several small keys, a key of several pages, and two keys together.
 fn writes(client: &mut Client, ledger: &mut Ledger, part: u32) -> bool {
     (0..8).all(|number| {
         let (key, value) = (format!("key{number}"), format!("{part}.{number}"));
@@ -208,10 +210,11 @@ fn ready(server: &mut Server) -> Result<Option<Client>, String> {
     Ok(None)
 }
 
-/// Lets a server work and end. Returns its exit code, or the signal as a negative number, and its messages.
+/// Lets a server work and ends it. Returns its messages and its exit code. The code is the negative number of the
+/// signal, if a signal ended the server.
 fn ended_session(mut server: Server, ledger: &mut Ledger) -> Result<(i32, String), String> {
     let mut part = 4;
-    // A request without a reply costs its connection. The session continues on another one.
+    // After a request without a reply the session continues on a new connection.
     let mut left = 4;
     while left > 0 {
         let Some(mut client) = ready(&mut server)? else {
@@ -227,12 +230,12 @@ fn ended_session(mut server: Server, ledger: &mut Ledger) -> Result<(i32, String
         }
     }
     if let Some(mut client) = ready(&mut server)? {
-        // The archive has its first run after a second at most. A kill before that is also a case.
+        // The archive gets its first run within a second. A kill before that is a valid case, too.
         let _ = client.ask(&["SHUTDOWN"]);
     }
     let begin = Instant::now();
     while !server.has_ended() {
-        // A server that cannot save refuses to end, and continues.
+        // A server that cannot save refuses SHUTDOWN and continues.
         if begin.elapsed() > SHORT && ready(&mut server)?.is_some() {
             let said = server.said();
             server.kill();
@@ -260,7 +263,7 @@ fn judge_end(case: &Case, code: i32, said: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns all cases, class after class in turns, with the cases of each class in an order that the seed chooses.
+/// Returns all cases. The classes take turns, and within a class the seed determines the order.
 fn cases(counts: &[(bool, Vec<u64>)], rng: &mut fastrand::Rng) -> Vec<Case> {
     let mut by_class: Vec<Vec<Case>> = (0..CLASSES.len())
         .map(|class| {

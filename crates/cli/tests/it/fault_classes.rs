@@ -1,14 +1,14 @@
-//! The kinds of system calls that fail, and the ways in which each may fail.
+//! The classes of system calls that fail, and the ways in which each class can fail.
 
 use crate::syscalls::Act;
 
-/// Calls that fail alike.
+/// System calls that fail in the same ways.
 pub struct Class {
     pub name: &'static str,
     pub calls: &'static [i64],
-    /// The possible fates of the n-th of them.
+    /// The faults that the n-th of these calls can have.
     pub acts: &'static [Act],
-    /// The way in which the log is written.
+    /// The setting `log-io`, which decides by which calls the log is written.
     pub log_io: &'static str,
 }
 

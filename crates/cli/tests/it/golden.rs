@@ -1,15 +1,16 @@
-//! Directories and an archive of an earlier build, which was killed over them. They must open with the digests that it
-//! printed.
+//! Databases and an archive that an earlier build left when it was killed. They must open with the digests that this
+//! build printed.
 //!
-//! Commit 29b15fa6 made those in `tests/golden`. `keys` is of a server with keys of every type, a script, a function and an
-//! archive with one backup. `voter` is of `bench voter --scheme command`, and `tree` of `bench update --scheme logical`.
+//! Commit 29b15fa6 made the files in `tests/golden`. `keys` comes from a server with keys of every type, a script, a
+//! function, and an archive with one backup. `voter` comes from `bench voter --scheme command`, and `tree` from
+//! `bench update --scheme logical`.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::support::{arg, ended};
 
-/// Unpacks a directory, whose segments are sparse.
+/// Unpacks a directory. Its log segments are sparse files.
 fn unpacked(name: &str, to: &Path) -> PathBuf {
     let packed = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/golden/{name}.tar.gz"));
     let to = to.join(name);

@@ -1,5 +1,5 @@
-//! Databases of interleaved transactions from outside. Every legal way to restart gives one digest, the illegal ones
-//! are refused with the reason, and damage is repaired and reported.
+//! Databases of interleaved transactions, tested through the command. Every legal way to restart leads to one digest.
+//! Illegal ways are refused with the reason. Damage is repaired and reported.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use crate::support::{arg, ended, perdura};
 const IMAGES: usize = 2;
 const STREAMS: usize = 3;
 
-/// A crashed database: its directories, and the digest of the acknowledged data.
+/// A crashed database: its directories, and the digest of its acknowledged data.
 struct Crashed {
     data: PathBuf,
     logs: Vec<PathBuf>,
@@ -24,7 +24,7 @@ struct Crashed {
     digest: String,
 }
 
-/// Runs the seeded clients: a few transactions open at once, some rolled back.
+/// Runs transactions that are drawn by a seed. A few are open at once, and some are rolled back.
 fn work(db: &Steal, rng: &mut fastrand::Rng, transactions: usize) {
     let row = |rng: &mut fastrand::Rng| -> Vec<u8> { (0..120).map(|_| rng.u8(..)).collect() };
     let partitions = db.heap().geometry().partitions;
@@ -93,7 +93,7 @@ impl Crashed {
             }
         }
         let digest = db.digest();
-        // Changes of a transaction that never ends, durable before the crash.
+        // The changes of a transaction that never ends. They become durable before the crash.
         let mut loser = db.begin();
         for p in 0..8 {
             if let Some(place) = db.places(PartitionId(p)).into_iter().next() {
@@ -168,7 +168,7 @@ fn every_legal_way_to_restart_gives_what_was_committed() {
         assert_eq!((code, text.trim()), (0, crashed.digest.as_str()));
         let (code, text) = crashed.verb(&["verify", "--strict"]);
         assert_eq!(code, 0, "{text}");
-        // This restart writes its result. The next one finds the same data.
+        // This restart writes its result to the disks. The next restart must find the same data.
         let (code, text) = crashed.verb(&["restart"]);
         assert_eq!(code, 0, "{text}");
         let again = crashed.report(&[]);
@@ -203,7 +203,7 @@ fn illegal_methods_and_levels_are_refused_with_the_reason() {
         let (code, text) = crashed.verb(&["restart", "--accept-divergence"]);
         assert_eq!(code, 2, "{text}");
         assert!(text.contains("no procedures"), "{text}");
-        // The product's engine does not open it.
+        // The engine of the product must refuse this database.
         let (code, text) = ended(&[
             "serve",
             "--data",
@@ -231,7 +231,7 @@ fn a_damaged_image_page_on_any_disk_is_rebuilt_at_every_level() {
             .unwrap();
         let slot = newest["slot"].as_str().unwrap().to_lowercase();
         let entries = newest["entries"].as_array().unwrap();
-        // Chunks are assigned to the partitions in turn, and partitions to the disks.
+        // Chunks are assigned to the partitions in turn, and partitions to the disks in turn.
         let chunk = StealOptions::new(scheme, 128).chunk_pages;
         let mut hit = Vec::new();
         for (disk, image) in crashed.images.iter().enumerate() {
@@ -284,7 +284,7 @@ fn a_wrong_number_of_directories_is_a_usage_error_and_a_missing_one_is_named() {
     assert_eq!(code, 2, "{text}");
     assert!(text.contains("3 stream"), "{text}");
     crashed.logs = logs;
-    // Two swapped disks hold each other's pages.
+    // After two image disks were swapped, each has the pages of the other.
     crashed.images.reverse();
     let (code, text) = crashed.verb(&["restart", "--dry-run"]);
     assert_eq!(code, 2, "{text}");

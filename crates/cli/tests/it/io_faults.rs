@@ -1,5 +1,5 @@
-//! System calls of the real server fail. A preloaded library (`shim/io_fault.c`) refuses those that a rule names, for
-//! as long as a file exists.
+//! System calls of the real server fail. A preloaded library (`shim/io_fault.c`) refuses the calls that a rule names,
+//! while a certain file exists.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use crate::support::{Reply, Server, arg, request};
 const EIO: i32 = 5;
 const ENOSPC: i32 = 28;
 
-/// A server some of whose system calls can be made to fail.
+/// A server that can be started with rules by which its system calls fail.
 pub struct Faulty {
     dir: tempfile::TempDir,
 }
@@ -22,14 +22,14 @@ impl Faulty {
         }
     }
 
-    /// Starts the server. `rules` are calls, parts of paths and error numbers.
+    /// Starts the server and waits until it is ready. A rule is a call, a part of a path, and an error number.
     pub fn start(&self, rules: &[(&str, &str, i32)], extra: &[&str]) -> Server {
         let mut server = self.start_anyhow(rules, extra);
         server.await_ready();
         server
     }
 
-    /// Starts the server, and does not check that it becomes ready.
+    /// Starts the server without waiting until it is ready.
     fn start_anyhow(&self, rules: &[(&str, &str, i32)], extra: &[&str]) -> Server {
         let switch = self.switch();
         let rules: Vec<String> = rules
@@ -40,7 +40,7 @@ impl Faulty {
             ("LD_PRELOAD", arg(&library("io_fault")).to_owned()),
             ("IO_FAULT_RULES", rules.join(";")),
         ];
-        // The preloaded library does not see writes that go through a ring.
+        // The preloaded library does not see writes through a ring.
         let extra = [&["--log-io", "sync"], extra].concat();
         Server::spawn_with(&self.dir.path().join("data"), &extra, &variables)
     }
@@ -66,8 +66,8 @@ fn is_unknown(reply: &Reply) -> bool {
     matches!(reply, Reply::Error(text) if text.starts_with("UNKNOWN the outcome of this request is unknown: "))
 }
 
-/// Keys that are read while writes wait. A read waits for the writes of its partition, and a salt assigns keys to
-/// partitions. At least one of these keys shares its partition with none of those writes.
+/// Keys that are read while writes wait. A read waits for the writes of its partition, and a random salt decides
+/// which partition a key has. With this many keys, at least one is in a partition without waiting writes.
 const KEPT: [&str; 6] = ["kept0", "kept1", "kept2", "kept3", "kept4", "kept5"];
 
 fn set_kept(server: &Server) {
@@ -115,7 +115,7 @@ fn a_failed_sync_of_the_log_tells_the_clients_and_ends_the_server_with_code_4() 
         said.contains("The database has stopped: log stream 0: sync "),
         "{said}"
     );
-    // The contract is two seconds, but the machine may be busy.
+    // Two seconds are promised, but the test's machine may be busy.
     assert!(took < Duration::from_secs(20), "{took:?}");
 
     faulty.relent();
@@ -149,8 +149,9 @@ fn want_of_space_that_a_sync_reports_is_final_and_that_a_write_reports_is_not() 
     set_kept(&server);
     let mut first = server.connect().unwrap();
     let mut second = server.connect().unwrap();
-    // The write is accepted before the server knows of the full disk, and is answered while the disk stays full. The
-    // preparation of the next segment may meet the full disk first. Then the write was refused, and is repeated.
+    // The server should accept the write before it knows that the disk is full, and answer it while the disk stays
+    // full. But the preparation of the next segment may find the full disk first. Then the server refuses the write,
+    // and the test sends it again.
     loop {
         faulty.strike();
         first
@@ -172,7 +173,7 @@ fn want_of_space_that_a_sync_reports_is_final_and_that_a_write_reports_is_not() 
     let refused = second.ask(&["SET", "more", "1"]).unwrap();
     assert!(is_full(&refused), "{refused:?}");
     assert!(reads_go_on(&server), "{}", server.said());
-    // A value that is not durable is not shown, and no client waits for it.
+    // A value that is not durable must not be shown, and no client may wait for it forever.
     for client in [&mut first, &mut second] {
         let read = client.ask(&["GET", "wait"]).unwrap();
         assert!(is_unknown(&read), "{read:?}");
@@ -269,7 +270,7 @@ fn an_old_directory_that_cannot_be_removed_is_reported_and_removed_later() {
         let folder = faulty.dir.path().join("data").join(slot);
         std::fs::read_dir(folder).unwrap().count()
     };
-    // The pages and the directory of each image, after the last checkpoint has removed the old ones.
+    // Each image has two files, its pages and its directory, once the last checkpoint has removed the old ones.
     let clear = || (directories("image-a"), directories("image-b")) == (2, 2);
     let begun = std::time::Instant::now();
     while !clear() {
@@ -279,7 +280,7 @@ fn an_old_directory_that_cannot_be_removed_is_reported_and_removed_later() {
     server.stop();
 }
 
-/// Takes checkpoints until the server has logged `words`.
+/// Takes checkpoints until the server's log contains `words`.
 fn await_words(server: &Server, client: &mut crate::support::Client, words: &str) {
     let begin = Instant::now();
     while !server.said().contains(words) {

@@ -1,5 +1,5 @@
-//! Databases of transactions over the keys of a tree from outside. Every method restarts one crashed database to one
-//! digest, in a dry run and for real, with any number of pages in memory.
+//! Databases of transactions over the keys of a tree, tested through the command. Every method restarts the same
+//! crashed database to the same digest, as a dry run and for real, with any number of pages in memory.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -16,10 +16,10 @@ use crate::support::{arg, ended, perdura};
 const TABLE: TableId = TableId(1);
 const STREAMS: usize = 2;
 const ROWS: u64 = 4000;
-/// Bytes of a page.
+/// The size of a page, bytes.
 pub const PAGE_BYTES: usize = 1024;
 
-/// A crashed database: its directories, and the acknowledged rows.
+/// A crashed database: its directories, and its acknowledged rows.
 pub struct Crashed {
     pub data: PathBuf,
     pub logs: Vec<PathBuf>,
@@ -31,7 +31,7 @@ fn key(number: u64) -> Vec<u8> {
     format!("key{number:08}").into_bytes()
 }
 
-/// Repeats a call that finds no room, after flushing the log.
+/// Repeats a call until it finds room. Flushes the log after each failure.
 fn insist<T>(keyed: &Keyed, mut call: impl FnMut() -> Result<T, Error>) -> T {
     loop {
         match call() {
@@ -42,7 +42,8 @@ fn insist<T>(keyed: &Keyed, mut call: impl FnMut() -> Result<T, Error>) -> T {
     }
 }
 
-/// Runs seeded transactions: a few open at once, of puts, changes and removals, some rolled back.
+/// Runs transactions that are drawn by a seed. A few are open at once. They put, change and remove rows, and some are
+/// rolled back.
 fn work(keyed: &Keyed, rng: &mut fastrand::Rng, rounds: usize) {
     for _ in 0..rounds {
         let mut open: Vec<_> = (0..4).map(|_| keyed.txns().begin()).collect();
@@ -73,7 +74,7 @@ impl Crashed {
         Crashed::new_seeded(dir, scheme, 1)
     }
 
-    /// Makes a database with a separate identity.
+    /// Creates a database whose identity comes from `seed`.
     pub fn new_seeded(dir: &Path, scheme: Scheme, seed: u64) -> Crashed {
         let logs: Vec<PathBuf> = (0..STREAMS).map(|i| dir.join(format!("log{i}"))).collect();
         let data = dir.join("data");
@@ -102,7 +103,8 @@ impl Crashed {
             }
         }
         let found = insist(&keyed, || keyed.txns().contents());
-        // Changes of a transaction that never ends, durable before the crash. Some of their pages are durable too.
+        // The changes of a transaction that never ends. They become durable before the crash, and so do some of their
+        // pages.
         let mut loser = keyed.txns().begin();
         for number in (0..ROWS).step_by(40) {
             let key = key(number * 2 + 1);
@@ -146,7 +148,7 @@ impl Crashed {
         serde_json::from_slice(&output.stdout).unwrap()
     }
 
-    /// Returns all files of the database but its locks.
+    /// Returns all files of the database except lock files.
     pub fn files(&self) -> BTreeMap<PathBuf, Vec<u8>> {
         let mut files = BTreeMap::new();
         let mut dirs: Vec<PathBuf> = self.logs.clone();
@@ -200,7 +202,8 @@ fn every_method_restarts_a_crashed_tree_to_what_was_committed_and_a_dry_restart_
                 assert_eq!(report["records"]["undone"], 100, "{way:?}: {report}");
                 let tree = &report["tree"];
                 assert_eq!(tree["losers"], 1, "{way:?}: {report}");
-                // Eight pages do not hold the changes of redo. Some were written to the scratch file.
+                // Eight pages of memory cannot hold the changes of redo, so some pages must be written to the scratch
+                // file.
                 let wrote = tree["pages_written"].as_u64() > Some(0);
                 assert_eq!(wrote, pool == "8", "{way:?}: {report}");
             }
@@ -224,7 +227,7 @@ fn every_method_restarts_a_crashed_tree_to_what_was_committed_and_a_dry_restart_
         assert_eq!(crashed.report(&scratch)["rows"], crashed.rows);
         assert!(crashed.files() == before, "a dry restart changes nothing");
         assert_eq!(std::fs::read_dir(elsewhere.path()).unwrap().count(), 0);
-        // This restart writes its result. The next one finds the same data.
+        // This restart writes its result to the disks. The next restart must find the same data.
         let report = crashed.report(&["restart", "--pool-pages", "64"]);
         assert_eq!(report["digest"], crashed.digest, "{report}");
         assert_eq!(report["rows"], crashed.rows, "{report}");

@@ -1,4 +1,4 @@
-//! Damaged trees: the refusals, the named damage, and the proof that nothing is overwritten.
+//! Damaged trees: which commands refuse them, which damage the messages name, and that nothing is overwritten.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use perdura_wal::Scheme;
 use crate::keyed::{Crashed, PAGE_BYTES};
 use crate::support::arg;
 
-/// Changes the file of pages while `f` runs.
+/// Changes the file of pages, runs `f`, and restores the file.
 fn with_pages(crashed: &Crashed, change: impl FnOnce(&mut Vec<u8>), f: impl FnOnce()) {
     let path = crashed.data.join("tree").join("pages");
     let whole = std::fs::read(&path).unwrap();
@@ -22,7 +22,7 @@ fn with_pages(crashed: &Crashed, change: impl FnOnce(&mut Vec<u8>), f: impl FnOn
     std::fs::write(&path, whole).unwrap();
 }
 
-/// Returns the pages of a kind, as they are on disk.
+/// Returns the numbers of the pages of a kind that are on disk.
 fn pages(crashed: &Crashed, kind: Kind) -> Vec<usize> {
     let bytes = std::fs::read(crashed.data.join("tree").join("pages")).unwrap();
     let of_kind =
@@ -34,8 +34,8 @@ fn pages(crashed: &Crashed, kind: Kind) -> Vec<usize> {
         .collect()
 }
 
-/// Checks that all old bytes are unchanged. A file may have become longer: a restart puts the pages of which it has
-/// copies behind the end of a file that was cut.
+/// Checks that all bytes that were there are unchanged. A file may be longer now, because a restart appends pages to
+/// a truncated file if it has their copies.
 fn assert_kept(crashed: &Crashed, before: &BTreeMap<PathBuf, Vec<u8>>) {
     let now = crashed.files();
     for (path, bytes) in before {
@@ -44,7 +44,7 @@ fn assert_kept(crashed: &Crashed, before: &BTreeMap<PathBuf, Vec<u8>>) {
     }
 }
 
-/// Checks the refusal: this exit code, and these words.
+/// Checks that a command fails with this exit code, and that its message has these words.
 fn refused(crashed: &Crashed, words: &[&str], code: i32, says: &[&str]) {
     let (found, text) = crashed.verb(words);
     assert_eq!(found, code, "{words:?}: {text}");
@@ -65,11 +65,12 @@ fn verify_reads_each_page_and_names_the_keys_that_a_damaged_one_has() {
     let (code, text) = crashed.verb(&["verify"]);
     assert!(code == 0 && text.contains("tree "), "{text}");
 
-    // No page was torn, so the copies of the newest batch are not needed. With them some damage would be repaired.
+    // No page was torn, so the copies in the double-write file are not needed. They are removed because they could
+    // repair the damage of this test.
     let double = crashed.data.join("tree").join("double");
     let bytes = std::fs::metadata(&double).unwrap().len();
     std::fs::write(&double, vec![0; usize::try_from(bytes).unwrap()]).unwrap();
-    // A leaf in the middle: a restart may not need it.
+    // A leaf in the middle of the table, which a restart may not need to read.
     let leaves = pages(&crashed, Kind::Leaf);
     let leaf = leaves[leaves.len() / 2];
     let at = leaf * PAGE_BYTES + 700;
@@ -82,13 +83,13 @@ fn verify_reads_each_page_and_names_the_keys_that_a_damaged_one_has() {
         let page = format!("page {leaf}");
         refused(&crashed, &["digest"], 3, &[&page, "tree/pages"]);
     });
-    // A page that leads to leaves: all of their rows.
+    // A page that leads to leaves. All rows of these leaves are lost.
     let inner = pages(&crashed, Kind::Inner);
     with_pages(&crashed, flip(inner[0] * PAGE_BYTES + 700), || {
         let page = format!("page {}:", inner[0]);
         refused(&crashed, &["verify"], 3, &[&page, "Lost: table 1"]);
     });
-    // The meta page: no table is found.
+    // Without the meta page no table can be found.
     with_pages(&crashed, flip(60), || {
         refused(
             &crashed,
@@ -98,7 +99,7 @@ fn verify_reads_each_page_and_names_the_keys_that_a_damaged_one_has() {
         );
         refused(&crashed, &["restart", "--dry-run"], 3, &["page 0"]);
     });
-    // A page of this tree in the place of another one.
+    // A page of the same tree, in the place of another.
     let copy = |bytes: &mut Vec<u8>| {
         let from = leaves[3] * PAGE_BYTES;
         bytes.copy_within(from..from + PAGE_BYTES, leaf * PAGE_BYTES);
@@ -132,14 +133,14 @@ fn files_that_are_missing_short_or_of_another_database_are_refused_by_name() {
         assert!(!path.exists(), "no file is made in its place");
         std::fs::rename(&away, &path).unwrap();
     }
-    // Cut in the middle: refused before work is taken.
+    // The file is cut in half. This must be noticed before transactions are accepted.
     for verb in verbs {
         let cut = |bytes: &mut Vec<u8>| bytes.truncate(bytes.len() / 2);
         with_pages(&crashed, cut, || {
             refused(&crashed, verb, 3, &["tree/pages"])
         });
     }
-    // Swapped with the page of another database, alone and together with its double-write file.
+    // The file of pages is replaced by that of another database, alone or together with the double-write file.
     let foreign = |name: &str| std::fs::read(other.data.join("tree").join(name)).unwrap();
     for verb in verbs {
         let swap = |bytes: &mut Vec<u8>| *bytes = foreign("pages");

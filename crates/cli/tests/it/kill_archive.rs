@@ -1,8 +1,9 @@
-//! A server that is killed under load is restored from its archive. Its backups are made and listed while it runs.
+//! A server is killed under load, and its database is restored from the archive. Backups are made and listed while
+//! the server runs.
 //!
 //! Acknowledged writes that the archive does not have are lost with the disk. So the restored state is that of an
-//! earlier moment: the first writes of each client, in its order and without a gap. When a next life has archived the
-//! rest of the log, the restored state is that of the database.
+//! earlier moment. Of each client's writes it has the first ones, in order and without a gap. Once a later life has
+//! archived the rest of the log, the restored state must equal that of the database.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -18,7 +19,7 @@ pub fn done(args: &[&str]) -> String {
     text
 }
 
-/// Returns a field of INFO archive.
+/// Returns the value of a field of INFO archive.
 pub fn field(server: &Server, name: &str) -> String {
     let Reply::Bulk(Some(info)) = server.ask(&["INFO", "archive"]) else {
         panic!("no INFO");
@@ -42,7 +43,7 @@ pub fn wait_until(server: &Server, name: &str, holds: impl Fn(&str) -> bool) -> 
     }
 }
 
-/// Lets each client append numbers to its own list and count the acknowledged ones, until the server is killed.
+/// Lets each client append numbers to its own list and count the acknowledged numbers, until the server is killed.
 fn load(server: Server, answered: &[AtomicU64], lasts: Duration) {
     let (port, is_over) = (server.port(), AtomicBool::new(false));
     std::thread::scope(|scope| {
@@ -105,7 +106,7 @@ pub fn restore(archive: &Path, to: &Path) {
     done(&["restore", "--from", arg(archive), "--to", arg(to)]);
 }
 
-/// The long form is `PERDURA_KILL_ARCHIVE_ROUNDS=20`.
+/// For the long form set `PERDURA_KILL_ARCHIVE_ROUNDS=20`.
 #[test]
 fn a_server_killed_under_load_is_restored_from_its_archive_again_and_again() {
     let rounds = number_from_env("PERDURA_KILL_ARCHIVE_ROUNDS", 3);
@@ -133,7 +134,7 @@ fn a_server_killed_under_load_is_restored_from_its_archive_again_and_again() {
             restored_rows += count;
         }
         server.kill();
-        // The next life archives the rest of the log. Then nothing is missing.
+        // The next life archives the rest of the log, so nothing may be missing after it.
         let server = Server::start(&data, &with_archive);
         for (id, answered) in answered.iter().enumerate() {
             let kept = numbers(&server, id);

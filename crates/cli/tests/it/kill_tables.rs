@@ -1,4 +1,4 @@
-//! `kill -9` of TPC-C under every scheme, and the twelve consistency conditions afterwards.
+//! `kill -9` during TPC-C under every scheme, and a check of the twelve consistency conditions afterwards.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::support::{PERDURA, arg, ended, number_from_env};
 
-/// Returns the arguments of a bench with small tables and frequent checkpoints.
+/// Returns the arguments of a bench run with small tables and frequent checkpoints.
 fn bench<'a>(data: &'a Path, scheme: &'a str, seed: &'a str) -> Vec<&'a str> {
     vec![
         "bench",
@@ -36,7 +36,7 @@ fn kill(scheme: &str) {
     let mut rng = fastrand::Rng::with_seed(seed ^ 0x7470_6363);
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("db");
-    // The population is no transaction. The result of a kill during it is not checked.
+    // The population is not a transaction, so it must be complete before the first kill.
     let mut args = bench(&data, scheme, "1");
     args.extend(["--txns", "10"]);
     let (code, text) = ended(&args);

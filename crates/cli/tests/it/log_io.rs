@@ -1,5 +1,6 @@
-//! The ways in which the log's writes become durable, from outside. INFO and the lines of a start report the way. The
-//! tests also check a start under a kernel that refuses a way (`shim/refuse.c` installs a filter as a container does).
+//! The ways in which the log's writes become durable, tested through the command. INFO and the messages at the start
+//! report the way in use. The tests also start a server under a kernel that refuses one of the ways (`shim/refuse.c`
+//! installs a filter as a container does).
 
 use std::path::Path;
 
@@ -11,7 +12,7 @@ const ENOMEM: i32 = 12;
 const ENOSYS: i32 = 38;
 const EOPNOTSUPP: i32 = 95;
 
-/// Starts a server to which the kernel refuses something, and does not check that it becomes ready.
+/// Starts a server under a kernel that refuses some system calls, without waiting until it is ready.
 fn refused(data: &Path, refusals: &[(&str, i32)], extra: &[&str]) -> Server {
     let mut variables = vec![("LD_PRELOAD", arg(&library("refuse")).to_owned())];
     for (what, error) in refusals {
@@ -58,7 +59,7 @@ fn info_and_the_starts_lines_say_how_each_log_is_written() {
         let end = format!("; the disk's cache: {cache}, FUA: {fua}");
         assert!(line.ends_with(&end), "{line}");
     }
-    // The reply came when the write was durable, and only a beacon is written after it.
+    // The reply shows that the write was durable. After it the log only writes a beacon.
     assert!(server.log_field("log_in_flight").parse::<u64>().unwrap() <= 1);
     server.stop();
 
@@ -109,7 +110,7 @@ fn where_rings_are_refused_auto_takes_another_way_and_says_why() {
         let told = ["log-io is ring", why, "Set log-io to auto or sync"];
         assert!(told.iter().all(|part| said.contains(part)), "{said}");
 
-        // With the calls allowed again, nothing is missing.
+        // Under a kernel that allows the calls again, nothing may be missing.
         let server = Server::start(dir.path(), &[]);
         check_kept(&server, &["kept", "more"]);
         server.stop();

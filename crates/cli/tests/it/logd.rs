@@ -1,4 +1,4 @@
-//! `perdura logd`: its rules, and nodes that are killed.
+//! `perdura logd`: its options, and nodes that are killed.
 
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::net::UnixDatagram;
@@ -15,11 +15,11 @@ use crate::support::{PERDURA, arg, ended, signal};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A node in a process. It is killed when dropped.
+/// A node in a separate process, which is killed when this value is dropped.
 pub struct Node {
     pub child: Child,
     stderr: BufReader<std::process::ChildStderr>,
-    /// Its first line.
+    /// The first line that the node printed.
     said: String,
     pub address: String,
 }
@@ -68,7 +68,7 @@ impl Node {
         Client::connect(&net, &self.address, &caller, PATIENCE).unwrap()
     }
 
-    /// Returns its next line.
+    /// Returns the next line that the node prints.
     pub fn says(&mut self) -> String {
         let mut line = String::new();
         self.stderr.read_line(&mut line).unwrap();
@@ -84,7 +84,7 @@ impl Node {
 
 impl Drop for Node {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The process may already have ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

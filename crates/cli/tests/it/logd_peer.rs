@@ -1,4 +1,4 @@
-//! `perdura logd --peer`: pairs that would be no mirror, and peers that connect and leave.
+//! `perdura logd --peer`: pairs that are no real mirror, and peers that connect and disconnect.
 
 use crate::logd::Node;
 use crate::support::{arg, ended, free_port, signal};
@@ -85,7 +85,7 @@ fn the_nodes_of_a_pair_start_in_any_order_and_one_that_ends_is_missed_once() {
 
     signal(second.child.id(), rustix::process::Signal::KILL);
     second.child.wait().unwrap();
-    // The connection of the peer may be reset, which is logged as a line of the connection.
+    // The peer's connection may be reset, which causes a log line that does not matter here.
     fn of_peer(node: &mut Node) -> String {
         let mut lines = std::iter::repeat_with(|| node.says());
         let found = lines.find(|line| !line.contains("The connection of"));

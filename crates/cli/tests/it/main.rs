@@ -1,7 +1,7 @@
-//! The built `perdura` command from outside: its messages and exit codes, the effects of damage and full disks, and the
-//! data that survives a kill or a power cut.
+//! The built `perdura` command, tested from outside: its messages and exit codes, its behaviour on damage and full
+//! disks, and the data that survives a kill or a power cut.
 //!
-//! All tests are in one binary. `support` starts servers and speaks to them. `clients` is the concurrent load that
+//! All tests are in one binary. `support` starts servers and connects to them. `clients` produces concurrent load and
 //! knows the expected data afterwards.
 
 mod archive;

@@ -1,8 +1,8 @@
 //! The memory of clients stays within its share of `maxmemory`.
 //!
-//! The measure is the process's peak of resident memory (`VmHWM`), less that of the idle server. It exists on every
-//! Linux, unlike a separate memory cgroup. `PERDURA_MEMORY_LONG=1` sends as much as the attacks that these tests are
-//! about.
+//! The tests compare the peak of the process's resident memory (`VmHWM`) with that of the idle server. Every Linux
+//! reports it, while not every one has a separate memory cgroup. With `PERDURA_MEMORY_LONG=1` the tests send as much
+//! data as a real attack.
 
 use crate::support::{Client, Reply, Server, number_from_env, request};
 use std::io::{ErrorKind, Write};
@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 const MIB: u64 = 1 << 20;
-/// `maxmemory` of these servers, and the share of clients by default.
+/// The setting `maxmemory` of these servers. Clients get the default share of it.
 const LIMIT: u64 = 1024 * MIB;
 const SHARE: u64 = LIMIT / 100 * 5;
-/// The bytes by which a server may exceed its budget.
+/// A server may exceed its budget by this many bytes.
 const SLACK: u64 = LIMIT / 100;
 
 struct Watched {
@@ -60,7 +60,7 @@ fn figure(server: &Server, section: &str, name: &str) -> u64 {
 }
 
 impl Watched {
-    /// Fails if the peak exceeded the clients' share, `data` bytes and the slack together.
+    /// Fails if the peak exceeded the sum of the clients' share, `data` bytes and the slack.
     fn check(&self, data: u64) {
         let took = peak(&self.server) - self.idle;
         let budget = SHARE + data;
@@ -81,7 +81,7 @@ fn is_long() -> bool {
     number_from_env("PERDURA_MEMORY_LONG", 0) > 0
 }
 
-/// Sends as much as the server accepts until it closes, or accepts nothing for a while.
+/// Sends bytes until the server closes the connection, or accepts nothing for a while.
 fn pour(socket: &mut TcpStream, bytes: &[u8]) {
     let patience = Some(Duration::from_millis(300));
     socket.set_write_timeout(patience).unwrap();
@@ -142,7 +142,8 @@ fn half_sent_values_stay_within_the_share_of_clients_and_spare_who_is_not_to_be_
         .collect();
     let sockets: Vec<TcpStream> = clients.into_iter().map(|c| c.join().unwrap()).collect();
     watched.check(0);
-    // The largest client has stopped sending. It is disconnected, so that the others can continue.
+    // The client with the largest buffer no longer sends. The server must disconnect it, so that the others can
+    // continue.
     let begin = Instant::now();
     while watched.evicted() == 0 {
         assert!(
@@ -172,7 +173,8 @@ fn uploads_that_wait_for_the_server_stay_within_the_share_of_clients_and_nobody_
             })
         })
         .collect();
-    // Half of them are enough to fill the share. The others are not read until those have run.
+    // Half of the clients are enough to fill the share. The server does not read from the others until the commands
+    // of the first half have run.
     std::thread::sleep(Duration::from_millis(1500));
     watched.check(0);
     let unpaused = watched.server.ask(&["CLIENT", "UNPAUSE"]);
@@ -191,7 +193,7 @@ fn large_replies_that_are_not_read_stay_within_the_share_of_clients() {
     let mut writer = watched.server.connect().unwrap();
     writer.send(&request(&[b"SET", b"k", &value])).unwrap();
     assert_eq!(writer.reply().unwrap(), Reply::Status("OK".into()));
-    // The value, its request, its before-image and its record in the log.
+    // The value, its request, its before-image and its log record, each of which needs memory.
     let data = 5 * 8 * MIB;
     let readers: Vec<Client> = (0..40)
         .map(|_| {
@@ -223,7 +225,8 @@ fn a_block_of_a_million_commands_stays_within_the_share_of_clients() {
         let key = format!("key:{n:012}");
         commands.extend_from_slice(&request(&[b"SET", key.as_bytes(), &[b'v'; 100]]));
     }
-    // The replies that it does not read also count against it. It is stopped or disconnected.
+    // The replies that the client does not read count against it too. The server must stop reading from it, or
+    // disconnect it.
     pour(&mut client, &commands);
     watched.check(0);
 }

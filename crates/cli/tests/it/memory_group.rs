@@ -9,14 +9,15 @@ use crate::support::{Client, PERDURA, Reply, arg, free_port};
 
 const MIB: u64 = 1 << 20;
 
-/// Two groups, one in the other. The outer one has the limit. They are removed when dropped.
+/// Two control groups, one inside the other. The outer one has the memory limit. Both are removed when this value is
+/// dropped.
 struct Groups {
     outer: PathBuf,
     file: &'static str,
 }
 
 impl Groups {
-    /// Makes them, in the hierarchy that limits memory here.
+    /// Creates the groups in the hierarchy that limits memory on this machine. `None`: this is not possible here.
     fn make(name: &str) -> Option<Groups> {
         let name = format!("perdura-test-{}-{name}", std::process::id());
         let one = Path::new("/sys/fs/cgroup/memory");
@@ -62,7 +63,7 @@ impl Groups {
 impl Drop for Groups {
     fn drop(&mut self) {
         for group in [self.inner(), self.outer.clone()] {
-            // A process that has just ended may still be in it.
+            // A process that has just ended may still be in the group.
             let begin = Instant::now();
             while fs::remove_dir(&group).is_err() && begin.elapsed() < Duration::from_secs(5) {
                 std::thread::sleep(Duration::from_millis(20));

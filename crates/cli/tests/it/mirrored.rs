@@ -1,5 +1,5 @@
-//! A server with its nodes, as processes that are killed and stopped. What was acknowledged in memory comes back.
-//! Otherwise the start reports that it cannot, and receipts agree with the data.
+//! A server and its nodes, as processes that are killed and stopped. After a restart everything that was acknowledged
+//! in memory is there, or the start reports the loss. Receipts always agree with the data.
 //!
 //! The long form: PERDURA_MIRROR_ROUNDS=200 cargo test -p perdura-cli --test it mirrored
 
@@ -12,7 +12,7 @@ use rustix::process::Signal;
 use crate::node_processes::{GOES_ON, Node, World, await_mirror, resumes};
 use crate::support::{Client, PERDURA, Reply, Server, arg, ended, number_from_env, signal};
 
-/// Returns whether a data directory has the write of a receipt.
+/// Returns whether a data directory has the write that a receipt names.
 fn is_kept(data: &Path, token: &str) -> bool {
     let checked = Command::new(PERDURA)
         .args(["receipt", "check", "--data", arg(data), token])
@@ -35,7 +35,7 @@ fn what_was_acknowledged_in_memory_survives_every_single_failure() {
         match round % 5 {
             0 => server.kill(),
             1 => {
-                // Its processes stop at this point, and are killed there.
+                // All processes are stopped at this point first, and then killed.
                 signal(server.pid(), Signal::STOP);
                 server.kill();
             }
@@ -89,7 +89,8 @@ fn what_both_nodes_and_the_writer_lost_is_named_and_receipts_agree() {
         server.kill();
         world.nodes.iter_mut().for_each(Node::again);
         let Some(said) = world.refusal() else {
-            // On busy cores a node may have been suspected when all three were killed. Then the disk had everything.
+            // On busy cores, a node may already have been taken for failed when all three were killed. Then the disk
+            // had everything.
             let server = world.serve();
             world.check(&server);
             server.stop();
@@ -119,7 +120,7 @@ fn what_both_nodes_and_the_writer_lost_is_named_and_receipts_agree() {
         refusals += 1;
         acknowledged += acked.len();
         lost += acked.len() - kept;
-        // Receipts on both sides of the end of the log.
+        // Checks receipts on both sides of the point at which the log ends.
         let near = kept.saturating_sub(4)..acked.len().min(kept + 4);
         for (at, (key, token)) in acked.iter().enumerate().take(near.end).skip(near.start) {
             assert_eq!(is_there(&mut client, *key), at < kept, "k{key} of {kept}");

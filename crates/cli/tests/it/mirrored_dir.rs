@@ -1,5 +1,5 @@
-//! Nodes with a hard copy, as processes, under a writer whose disk lags behind. When all three have failed, the data
-//! that the nodes had copied to their directories comes back.
+//! Nodes that also copy their log to a directory, as processes, and a writer whose disk lags behind. After all three
+//! have failed, the data that the nodes had copied must be there again.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::node_processes::{World, plain};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A writer in this process. When the power fails, its disk keeps only synced data.
+/// A writer in this process. After a power cut its disk has only synced data.
 struct Writer {
     world: World,
     disk: Arc<SimDisk>,
@@ -48,7 +48,7 @@ impl Writer {
             options: MirrorOptions {
                 tail_bytes_max: 4 << 20,
                 one_machine: true,
-                // The test's cores are busy.
+                // The timeout is long because the test's cores are busy.
                 suspect_ns: 5_000_000_000,
                 ..MirrorOptions::new(vec![addresses], Key::none())
             },
@@ -85,7 +85,7 @@ impl Writer {
         }
     }
 
-    /// Writes rows that the nodes acknowledge and the disk does not get.
+    /// Writes rows that the nodes acknowledge but that do not reach the disk.
     fn put(&self, core: &Core, keys: std::ops::Range<u32>) -> Epoch {
         let mut last = Epoch(0);
         for key in keys {
@@ -101,7 +101,7 @@ impl Writer {
         last
     }
 
-    /// Returns the bytes in the files of a node, over all streams.
+    /// Returns the number of bytes in a node's copies of all streams.
     fn copied(&self, number: usize) -> u64 {
         let path = self.world.dir.path().join(format!("copies-{number}"));
         let found = list(&perdura_device::FileDisk::at(&path)).unwrap();
@@ -109,7 +109,7 @@ impl Writer {
         ends.map(|ring| ring.end.0 - ring.start.0).sum()
     }
 
-    /// Waits until the copies no longer grow.
+    /// Waits until the nodes' copies no longer grow.
     fn let_copy(&self) {
         let mut before = [u64::MAX; 2];
         loop {
@@ -142,7 +142,7 @@ fn what_both_nodes_copied_comes_back_when_all_three_were_killed() {
     let on_disk = core.wal().durable(Rung::Disk);
     let kept = writer.put(&core, 0..200);
     writer.let_copy();
-    // Everything fails shortly afterwards, so some of these are copied and some are not.
+    // Everything fails shortly after these writes, so only some of them are copied.
     let last = writer.put(&core, 200..260);
     assert_eq!(
         core.wal().durable(Rung::Disk),
@@ -188,7 +188,7 @@ fn what_both_nodes_copied_comes_back_when_all_three_were_killed() {
         "{told}"
     );
 
-    // The next life retires this life's data on the nodes.
+    // The next life removes the data of this life from the nodes.
     writer.settle(&core, |core| core.nodes().unwrap().is_mirrored());
     writer.put(&core, 300..310);
     core.flush_all().unwrap();
@@ -198,7 +198,7 @@ fn what_both_nodes_copied_comes_back_when_all_three_were_killed() {
     assert!(has(&core, 309) && has(&core, 199));
 }
 
-/// One node has also lost its copy. The copy of the other one suffices as far as it goes.
+/// One node has lost its copy, too. The other node's copy is enough, up to where it ends.
 #[test]
 fn the_copy_of_one_node_is_enough_and_a_torn_end_of_it_does_not_count() {
     let mut writer = Writer::new();
@@ -215,7 +215,7 @@ fn the_copy_of_one_node_is_enough_and_a_torn_end_of_it_does_not_count() {
     writer.disk.crash(CrashProfile::Nothing, 1);
     let copies = |number: usize| writer.world.dir.path().join(format!("copies-{number}"));
     std::fs::remove_dir_all(copies(0)).unwrap();
-    // The last piece of the other copy is cut.
+    // Cuts the last piece of the other node's copy.
     for entry in std::fs::read_dir(copies(1)).unwrap().map(Result::unwrap) {
         if entry.file_name().to_string_lossy().ends_with(".copy") {
             let file = std::fs::File::options()

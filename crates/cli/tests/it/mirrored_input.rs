@@ -1,5 +1,5 @@
-//! A database with nodes, as processes, under the mistakes of operators, strangers and broken machines. Each causes a
-//! clear message or a change of view, and nothing is lost.
+//! A database with nodes, as processes, and mistakes of operators, strangers and broken machines. Each must cause a
+//! clear message or a change of view, and no data may be lost.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -19,7 +19,7 @@ fn refused(world: &World, flags: &[&str]) -> (i32, String) {
     (status.code().unwrap_or(-1), said)
 }
 
-/// Writes, and kills the writer. The end of the log is then in the nodes.
+/// Writes, and kills the writer. Only the nodes have the end of the log then.
 fn fallen(world: &mut World) {
     let server = world.serve();
     let mut client = server.connect().unwrap();
@@ -163,7 +163,8 @@ fn nodes_whose_rings_are_too_small_or_too_few_are_no_mirror_until_they_are_large
     all_is_there(&world);
 }
 
-/// A process at a node's address that is not a node. It answers every connection with some bytes, and may hang up.
+/// A process at a node's address that is not a node. It answers every connection with some bytes, and sometimes
+/// closes it.
 struct Stranger {
     stop: Arc<AtomicBool>,
     thread: Option<std::thread::JoinHandle<()>>,
@@ -181,7 +182,7 @@ impl Stranger {
             let mut kept: Vec<TcpStream> = Vec::new();
             while !stopped.load(Ordering::SeqCst) {
                 if let Ok((mut socket, _)) = listener.accept() {
-                    // It reads the hello. The writer may be gone.
+                    // The stranger reads the writer's hello. The writer may already be gone.
                     let _ = socket.set_nonblocking(false);
                     let _ = socket.read(&mut [0; 4096]);
                     let _ = socket.write_all(&says);
@@ -207,7 +208,8 @@ impl Drop for Stranger {
     }
 }
 
-/// Returns the bytes that strangers send, whether they hang up, and the database's message about it.
+/// Returns for each stranger the bytes that it sends, whether it closes the connection, and the message that the
+/// database must print.
 fn sayings() -> [(&'static str, Vec<u8>, bool, &'static str); 5] {
     let mut half = 100_u32.to_le_bytes().to_vec();
     half.extend([7; 46]);
@@ -285,7 +287,7 @@ fn a_takeover_goes_by_the_node_that_is_left_whatever_answers_for_the_other_one()
     }
 }
 
-/// Two nodes can no longer be reached. The start reports each of them in its time.
+/// Neither node can be reached. The start must name both, and give up within the time limit.
 #[test]
 fn a_takeover_without_any_node_names_each_and_gives_up_in_its_time() {
     let mut world = World::new();
@@ -321,7 +323,7 @@ fn two_nodes_that_are_one_or_on_one_machine_are_refused_or_named() {
         "{code}: {said}"
     );
     let address = &world.nodes[0].address;
-    // Another form of its address leads to the same socket.
+    // Another spelling of the address leads to the same socket.
     let again = address.replace("127.0.0.2", "127.2");
     let twice = format!("{address},{again}");
     let cases = [
@@ -361,7 +363,7 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// The machine of the writer sleeps, another process takes its disk, and it wakes up.
+/// The writer's machine sleeps, another process takes over the writer's disk, and then the writer wakes up.
 #[test]
 fn a_writer_that_was_replaced_while_it_slept_acknowledges_nothing_more_and_stops() {
     for rung in ["mirror", "disk"] {
@@ -369,8 +371,8 @@ fn a_writer_that_was_replaced_while_it_slept_acknowledges_nothing_more_and_stops
     }
 }
 
-/// Replaces a writer while it sleeps, and checks its later writes. It may have synced its own disk, which belongs to
-/// another process now.
+/// Replaces a writer while it sleeps. Checks that it acknowledges no later write, although it may have synced the
+/// disk that now belongs to another process.
 fn a_replaced_writer_acknowledges_nothing(rung: &str) {
     let mut world = World::new();
     let old = world.serve();
@@ -399,8 +401,8 @@ fn a_replaced_writer_acknowledges_nothing(rung: &str) {
     new.stop();
 }
 
-/// Another machine may reach the directory, and the writer's machine sleeps for longer than its lease. The writer stops
-/// when it wakes up, and the next writer does not begin before.
+/// The directory may be reachable from another machine, so the writer has a lease. Its machine sleeps for longer than
+/// the lease. The writer must stop when it wakes up, and the next writer must not begin before the lease has ended.
 #[test]
 fn a_writer_that_has_not_asked_the_arbiter_within_its_lease_stops_and_the_next_one_waits_for_that()
 {

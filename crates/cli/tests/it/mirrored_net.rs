@@ -2,7 +2,7 @@
 //!
 //! Run: sudo scripts/test-mirror-net.sh. PERDURA_MIRROR_ROUNDS=200 gives the long form.
 //!
-//! The script makes the namespaces and runs this test in the writer's. `scripts/test.sh` calls it.
+//! The script makes the namespaces and runs this test in that of the writer. `scripts/test.sh` calls the script.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use crate::node_processes::{GOES_ON, Node, World, await_mirror, resumes};
 use crate::support::{Server, number_from_env};
 
-/// A node's namespace, the device of the writer's link to it, and both addresses.
+/// The link to a node: the node's namespace, the network device on the writer's side, and the addresses of both ends.
 struct Link {
     namespace: &'static str,
     device: &'static str,
@@ -39,19 +39,19 @@ fn ip(args: &[&str]) {
     assert!(status.success(), "ip {args:?}: {status}");
 }
 
-/// The frames that are lost on a link.
+/// The frames that a cut link loses.
 #[derive(Debug, Clone, Copy)]
 enum Cut {
-    /// All frames, and both sides may notice.
+    /// All frames. Both ends can see that the link is down.
     Down,
-    /// The frames of the writer.
+    /// The frames that the writer sends.
     Up,
-    /// The frames of the node.
+    /// The frames that the node sends.
     Back,
 }
 
 impl Link {
-    /// Loses frames. Those to an address that no device has vanish without an error.
+    /// Loses frames, or stops losing them. Frames that are sent to the address of no device vanish without an error.
     fn lose(&self, cut: Cut, is_cut: bool) {
         let nobody = "02:00:00:00:00:99";
         match (cut, is_cut) {
@@ -82,8 +82,8 @@ impl Link {
     }
 }
 
-/// Starts a server while no node of a mirror can be reached. It must be refused. If its view had changed before, it has
-/// everything on its disk.
+/// Starts a server while no node can be reached. If the view still is a mirror, the start must be refused. If the
+/// view had already changed, the server must have everything on its disk. Returns whether the start was refused.
 fn start_without_nodes(world: &World) -> bool {
     let Some(said) = world.refusal() else {
         return false;
@@ -124,7 +124,7 @@ fn partitions_lose_nothing_that_was_acknowledged() {
         let one = world.random.usize(..2);
         let cut = [Cut::Down, Cut::Up, Cut::Back][world.random.usize(..3)];
         match round % 6 {
-            // One link is cut, and comes back.
+            // One link is cut for a while.
             0 => {
                 LINKS[one].lose(cut, true);
                 let pause = world.write(&mut client, GOES_ON);
@@ -135,7 +135,7 @@ fn partitions_lose_nothing_that_was_acknowledged() {
                 world.write(&mut client, Duration::from_millis(50));
                 server.kill();
             }
-            // Both links are cut: writes continue on the disk.
+            // Both links are cut. Writes continue on the disk.
             1 => {
                 LINKS.iter().for_each(|link| link.lose(cut, true));
                 let pause = world.write(&mut client, GOES_ON);
@@ -145,7 +145,7 @@ fn partitions_lose_nothing_that_was_acknowledged() {
                 await_mirror(&server);
                 server.kill();
             }
-            // One link is cut, and the writer dies: the other node has everything.
+            // One link is cut, and the writer dies. The other node has everything.
             2 => {
                 LINKS[one].lose(cut, true);
                 let pause = Duration::from_millis(world.random.u64(..400));
@@ -157,17 +157,17 @@ fn partitions_lose_nothing_that_was_acknowledged() {
                 await_mirror(&server);
                 server.kill();
             }
-            // Both links are cut, and the writer dies: its start waits for them.
+            // Both links are cut, and the writer dies. Its start must wait for the links.
             3 => {
                 LINKS.iter().for_each(|link| link.lose(cut, true));
-                // The view has not changed yet, and no write is acknowledged any more.
+                // The view has not changed yet, so no write can be acknowledged now.
                 client.set_patience(Duration::from_millis(20));
                 world.write(&mut client, Duration::from_millis(20));
                 server.kill();
                 refused += u64::from(start_without_nodes(&world));
                 LINKS.iter().for_each(|link| link.lose(cut, false));
             }
-            // A node whose link is cut dies.
+            // One link is cut, and the node behind it dies.
             4 => {
                 LINKS[one].lose(cut, true);
                 world.write(&mut client, Duration::from_millis(300));
@@ -177,7 +177,7 @@ fn partitions_lose_nothing_that_was_acknowledged() {
                 world.write(&mut client, Duration::from_millis(50));
                 server.kill();
             }
-            // The links take turns.
+            // The two links are cut in turn.
             _ => {
                 let begun = Instant::now();
                 while begun.elapsed() < GOES_ON {

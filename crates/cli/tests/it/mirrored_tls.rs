@@ -1,4 +1,4 @@
-//! A server that reaches its nodes by TLS, as processes, with certificates made here.
+//! A server that uses TLS to reach its nodes, all as processes, with certificates that the test creates.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::node_processes::{World, await_field, plain};
 use crate::support::{Server, arg, ended};
 
-/// A certificate that is its own authority, and its key, as files.
+/// The files of a self-signed certificate and its key.
 struct Papers {
     cert: PathBuf,
     key: PathBuf,
@@ -25,7 +25,7 @@ impl Papers {
     }
 }
 
-/// Returns the arguments of nodes that speak only TLS, and ask the database for the certificate of `client`.
+/// Returns the arguments of a node that only accepts TLS and requires the certificate of `client` from the database.
 fn tls_args(node: &Papers, client: &Papers, address: &str) -> Vec<String> {
     let args = [
         "--tls-listen",
@@ -44,7 +44,7 @@ fn tls_args(node: &Papers, client: &Papers, address: &str) -> Vec<String> {
     args.map(str::to_owned).to_vec()
 }
 
-/// Returns the flags for the TLS of a database.
+/// Returns the flags by which a database uses TLS.
 fn speaks<'a>(authority: &'a Papers, own: &'a Papers) -> [&'a str; 6] {
     [
         "--log-tls-ca-cert-file",
@@ -56,7 +56,7 @@ fn speaks<'a>(authority: &'a Papers, own: &'a Papers) -> [&'a str; 6] {
     ]
 }
 
-/// Returns the message of a start that no node answers.
+/// Returns the message of a start that no node accepts.
 fn refusal(world: &World, flags: &[&str]) -> String {
     let (status, said) = Server::spawn(&world.data, &world.flags(flags)).wait();
     assert_eq!(status.code(), Some(2), "{said}");
@@ -82,7 +82,7 @@ fn a_database_that_reaches_its_nodes_by_tls_acknowledges_in_memory_and_takes_ove
         world.write(&mut client, Duration::from_millis(200));
         server.kill();
     }
-    // A takeover. It checks the nodes' certificate, and the nodes check the database's.
+    // The next start is a takeover. It checks the nodes' certificates, and the nodes check the database's.
     let last = world.flags.split_off(world.flags.len() - right.len());
     let said = refusal(&world, &speaks(&strange, &own));
     assert!(said.contains("certificate is not trusted here"), "{said}");

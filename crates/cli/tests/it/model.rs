@@ -1,7 +1,8 @@
-//! The expected data of a client's keys. It implements the commands of all types as plainly as possible.
+//! The model: it computes the expected data of a client's keys. It implements the commands of all types as plainly as
+//! possible.
 //!
-//! The model reads the words that are sent to the server and returns the expected reply. Sets are ordered and scores
-//! are whole numbers here, so that the server's data can be compared directly.
+//! The model reads the words that are sent to the server and returns the expected reply. In the model sets are
+//! ordered and scores are integers, so that its data can be compared directly with the server's.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -12,7 +13,7 @@ use crate::support::Reply;
 
 /// A string of the protocol.
 pub type Bytes = Vec<u8>;
-/// A request.
+/// A request: a command with its arguments.
 pub type Words = Vec<Bytes>;
 
 const WRONG_TYPE: &str = "WRONGTYPE Operation against a key holding the wrong kind of value";
@@ -47,7 +48,7 @@ impl Value {
         }
     }
 
-    /// Returns a few words for people.
+    /// Returns a short description of the value for people.
     pub fn brief(&self) -> String {
         let (kind, len) = match self {
             Value::String(bytes) => {
@@ -74,7 +75,7 @@ pub struct Entry {
     pub expires_at_ms: Option<i64>,
 }
 
-/// The keys of two databases. Clients work in database 0. COPY and MOVE reach database 1.
+/// The keys of two databases. Clients work in database 0, and COPY and MOVE also use database 1.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Model {
     pub keys: BTreeMap<(u8, Bytes), Entry>,
@@ -97,13 +98,14 @@ pub fn parsed(word: &[u8]) -> i64 {
     std::str::from_utf8(word).unwrap().parse().unwrap()
 }
 
-/// Returns a position as Redis counts: from the end if negative. A position outside stays outside.
+/// Returns a position as Redis counts it: a negative index counts from the end. A position outside the list stays
+/// outside.
 fn position(index: i64, len: usize) -> i64 {
     let len = i64::try_from(len).unwrap();
     if index < 0 { len + index } else { index }
 }
 
-/// Returns the elements `from..to` of a range from `start` to `stop`.
+/// Returns the first position, and the position after the last, of the elements from `start` to `stop`.
 fn stretch(start: &[u8], stop: &[u8], len: usize) -> (usize, usize) {
     let from = position(parsed(start), len).max(0);
     let to = (position(parsed(stop), len) + 1).clamp(0, i64::try_from(len).unwrap());
@@ -111,9 +113,10 @@ fn stretch(start: &[u8], stop: &[u8], len: usize) -> (usize, usize) {
     (from, usize::try_from(to).unwrap().max(from))
 }
 
-/// Returns the cell of a longitude and a latitude in whole degrees: 26 bits of each in turn, the latitude's first.
+/// Returns the cell of a longitude and a latitude in whole degrees: 26 bits of each, alternating, beginning with the
+/// latitude's lowest bit.
 fn cell([longitude, latitude]: [i64; 2]) -> i64 {
-    /// The greatest latitude, and the parts of a degree in the same unit.
+    /// The greatest latitude, in units of 1/100,000,000 degree.
     const LATITUDE_MAX: i64 = 8_505_112_878;
     const DEGREE: i64 = 100_000_000;
     let north = ((latitude * DEGREE + LATITUDE_MAX) << 26) / (2 * LATITUDE_MAX);
@@ -155,7 +158,7 @@ macro_rules! made {
 }
 
 impl Model {
-    /// Applies a request. `None`: the reply also depends on other clients.
+    /// Applies a request. Returns the expected reply. `None`: the reply also depends on other clients.
     pub fn apply(&mut self, words: &Words) -> Option<Reply> {
         if words[1] == SHARED {
             self.shared += 1;
@@ -232,7 +235,7 @@ impl Model {
         Reply::Bulk(Some(scripted::library_name(key).into_bytes()))
     }
 
-    /// Moves or copies whole keys to other names and databases.
+    /// Renames, moves or copies a whole key, within a database or to another.
     fn carry(&mut self, words: &Words) -> Reply {
         let (name, from) = (words[0].as_slice(), (0, words[1].clone()));
         let to = match name {
@@ -497,7 +500,7 @@ impl Model {
                 ok()
             }
             b"LREM" => {
-                // All of them, because the count is always zero here.
+                // LREM with a count of zero removes all equal items. Other counts are not used here.
                 let before = items.len();
                 items.retain(|item| item != &rest[1]);
                 number(before - items.len())

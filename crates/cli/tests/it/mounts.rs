@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::support::arg;
 
-/// Runs a program to its end. Fails with its output on stderr.
+/// Runs a program and waits for its end. The error is its output on stderr.
 pub fn command(program: &str, args: &[&str]) -> Result<String, String> {
     let output = Command::new(program).args(args).output();
     let output = output.map_err(|error| format!("{program}: {error}"))?;
@@ -17,14 +17,14 @@ pub fn command(program: &str, args: &[&str]) -> Result<String, String> {
     Err(format!("{program}: {}", said.trim()))
 }
 
-/// The file systems that lose power in tests.
+/// The file systems whose power is cut in tests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     Ext4,
     Xfs,
 }
 
-/// Makes a file of `mib` MiB with an empty file system.
+/// Creates a file of `mib` MiB that contains an empty file system.
 pub fn format(file: &Path, kind: Kind, mib: u64) -> Result<(), String> {
     let image = std::fs::File::create(file).map_err(|error| error.to_string())?;
     let sized = image.set_len(mib << 20);
@@ -36,7 +36,7 @@ pub fn format(file: &Path, kind: Kind, mib: u64) -> Result<(), String> {
     made.map(drop)
 }
 
-/// A mounted file system in a file. It is unmounted when dropped.
+/// A mounted file system that is in a file. It is unmounted when this value is dropped.
 pub struct Mounted<'a> {
     file: &'a Path,
     at: &'a Path,
@@ -55,9 +55,9 @@ impl<'a> Mounted<'a> {
         command("mount", &args).map(drop)
     }
 
-    /// Unmounts it, and waits until the loop device is gone.
+    /// Unmounts the file system, and waits until its loop device is gone.
     pub fn unmount(&self) -> Result<(), String> {
-        // The kernel may still be finishing operations of a killed server.
+        // The kernel may still be finishing operations of a server that was killed.
         let mut last = Ok(());
         for _ in 0..500 {
             last = command("umount", &[arg(self.at)]).map(drop);
@@ -86,7 +86,7 @@ impl Drop for Mounted<'_> {
     }
 }
 
-/// Reports that a test is not possible here. Fails if such tests are required.
+/// Reports that a test cannot run on this machine. Fails if such tests are required.
 pub fn cannot_run(what: &str, needs: &str, why: &str) {
     let required = std::env::var_os("PERDURA_REQUIRE_POWERCUT").is_some();
     assert!(!required, "{what} cannot be tested here: {why}");

@@ -1,4 +1,4 @@
-//! A server and its two nodes as processes, and a client that keeps its receipts.
+//! A server and its two nodes as processes, with a client that keeps the receipts of its writes.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -6,24 +6,24 @@ use std::time::{Duration, Instant};
 
 use crate::support::{Client, PERDURA, Reply, Server, arg, free_port, number_from_env};
 
-/// Returns the time after a node's failure within which acknowledgements come back. The short form runs beside other
-/// tests on busy cores.
+/// Returns the time within which acknowledgements must resume after a node has failed. It is long in the short form,
+/// which runs beside other tests on busy cores.
 pub fn resumes() -> Duration {
     let is_long = std::env::var_os("PERDURA_MIRROR_ROUNDS").is_some();
     Duration::from_secs(if is_long { 1 } else { 5 })
 }
 
-/// The time for which writes continue after a failure.
+/// Writes continue for this long after a failure.
 pub const GOES_ON: Duration = Duration::from_secs(2);
 
-/// A node in a process. It is killed when dropped.
+/// A node in a separate process, which is killed when this value is dropped.
 pub struct Node {
     pub child: Child,
     pub address: String,
     pub args: Vec<String>,
-    /// The words that run its command, such as `ip netns exec`.
+    /// The words in front of the node's command, such as `ip netns exec`.
     within: Vec<String>,
-    /// The file of its stderr.
+    /// The file to which the node's stderr goes.
     stderr: PathBuf,
 }
 
@@ -52,12 +52,12 @@ impl Node {
     }
 
     pub fn kill(&mut self) {
-        // It may be dead already.
+        // The process may already have ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 
-    /// Starts it again, with an empty memory.
+    /// Starts the node again, with an empty memory.
     pub fn again(&mut self) {
         self.kill();
         let command = (
@@ -74,7 +74,7 @@ impl Drop for Node {
     }
 }
 
-/// A database with two nodes, and the acknowledgements that its client has.
+/// A database with two nodes, and the acknowledgements that its client has received.
 pub struct World {
     pub dir: tempfile::TempDir,
     pub data: PathBuf,
@@ -82,14 +82,14 @@ pub struct World {
     pub nodes: [Node; 2],
     pub random: fastrand::Rng,
     next: u64,
-    /// Keys that were acknowledged, with their receipts.
+    /// The acknowledged keys, each with its receipt.
     pub acked: Vec<(u64, String)>,
 }
 
-/// Returns the arguments of a node, in a directory, at an address.
+/// A function that returns a node's arguments, from its number, its directory and its address.
 pub type NodeArgs<'a> = dyn Fn(usize, &Path, &str) -> Vec<String> + 'a;
 
-/// Returns the arguments of nodes without key and TLS.
+/// Returns the arguments of a node that uses neither a key nor TLS.
 pub fn plain(_number: usize, _dir: &Path, address: &str) -> Vec<String> {
     ["--listen", address, "--ring", "8MiB"]
         .map(str::to_owned)
@@ -102,12 +102,13 @@ impl World {
     }
 
     pub fn with(node_args: &NodeArgs<'_>) -> World {
-        // Not the servers' address, so that a node that was killed finds its port free again.
+        // The nodes' address differs from the servers', so that a killed node finds its port free when it is started
+        // again.
         let addresses = [(); 2].map(|()| format!("127.0.0.2:{}", free_port()));
         World::at(addresses, &[], node_args)
     }
 
-    /// Returns a world of nodes at certain addresses, in the namespaces with these names.
+    /// Returns a world whose nodes have these addresses and run in these network namespaces.
     pub fn at(addresses: [String; 2], namespaces: &[&str], node_args: &NodeArgs<'_>) -> World {
         let dir = tempfile::tempdir().unwrap();
         let nodes = [0, 1].map(|number| {
@@ -157,7 +158,7 @@ impl World {
         server
     }
 
-    /// Writes for a while. Returns the longest pause between two acknowledgements.
+    /// Writes for the time `pause`. Returns the longest time between two acknowledgements.
     pub fn write(&mut self, client: &mut Client, pause: Duration) -> Duration {
         let (begun, mut last, mut longest) = (Instant::now(), Instant::now(), Duration::ZERO);
         while begun.elapsed() < pause {
@@ -184,7 +185,7 @@ impl World {
         longest
     }
 
-    /// Returns the message of a start that refuses the database. `None`: the start does not refuse it.
+    /// Returns the message of a start that refuses the database. `None`: the start succeeds.
     pub fn refusal(&self) -> Option<String> {
         let mut server = Server::spawn(&self.data, &self.flags(&[]));
         loop {
@@ -203,7 +204,7 @@ impl World {
         }
     }
 
-    /// Checks that everything acknowledged is there.
+    /// Checks that every acknowledged write is there.
     pub fn check(&self, server: &Server) {
         let mut client = server.connect().unwrap();
         let mut count = |keys: &[(u64, String)]| {
@@ -236,7 +237,7 @@ pub fn await_mirror(server: &Server) {
     await_field(server, "log_mirror_mode", "mirror");
 }
 
-/// Waits until a field of INFO log has these words.
+/// Waits until a field of INFO log contains these words.
 pub fn await_field(server: &Server, name: &str, words: &str) {
     let begun = Instant::now();
     loop {

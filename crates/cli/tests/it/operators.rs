@@ -1,5 +1,5 @@
-//! The messages of the command. No stderr can stop a process that works, and each message is one line that a program
-//! can read.
+//! The messages of the command. No state of stderr may stop a working process, and each message is one line that a
+//! program can parse.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
@@ -18,24 +18,24 @@ use crate::archive_agent::runs_of;
 use crate::support::{Client, PERDURA, Reply, SMALL, Server, arg, free_port, signal};
 
 const PATIENCE: Duration = Duration::from_secs(30);
-/// More lines than the queue and a pipe hold.
+/// More lines than the log's queue and a pipe can hold together.
 const MANY: usize = 6000;
 
-/// A stderr that accepts nothing, or soon nothing more.
+/// A stderr that accepts nothing, or will soon accept nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Sink {
     /// A file on a disk without space.
     FullDisk,
     /// A pipe whose reader has closed it.
     NoReader,
-    /// A full pipe that its reader does not read.
+    /// A full pipe whose reader does not read.
     Unread,
 }
 
 const SINKS: [Sink; 3] = [Sink::FullDisk, Sink::NoReader, Sink::Unread];
 
 impl Sink {
-    /// Opens it. Returns the end to write to, and the reader's end, if any.
+    /// Opens the sink. Returns the end for writing, and the reader's end if the sink has one.
     fn open(self) -> (OwnedFd, Option<OwnedFd>) {
         if self == Sink::FullDisk {
             let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
@@ -50,7 +50,7 @@ impl Sink {
     }
 }
 
-/// Writes to a pipe until it accepts no more.
+/// Writes to a pipe until it is full.
 fn fill(writer: impl AsFd) {
     let flags = rustix::fs::fcntl_getfl(&writer).unwrap();
     rustix::fs::fcntl_setfl(&writer, flags | OFlags::NONBLOCK).unwrap();
@@ -58,7 +58,7 @@ fn fill(writer: impl AsFd) {
     rustix::fs::fcntl_setfl(&writer, flags).unwrap();
 }
 
-/// A process of a verb. It is killed when dropped.
+/// The process of a verb. It is killed when this value is dropped.
 struct Verb(Child);
 
 impl Verb {
@@ -96,13 +96,13 @@ impl Verb {
 
 impl Drop for Verb {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The process may already have ended.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// Waits for a condition.
+/// Calls `found` until it returns a value. Returns this value.
 fn eventually<T>(what: &str, mut found: impl FnMut() -> Option<T>) -> T {
     let begin = Instant::now();
     loop {
@@ -118,7 +118,7 @@ fn ok() -> Reply {
     Reply::Status("OK".into())
 }
 
-/// Returns a number of INFO stats.
+/// Returns the value of a numeric field of INFO stats.
 fn figure(client: &mut Client, name: &str) -> u64 {
     let Reply::Bulk(Some(info)) = client.ask(&["INFO", "stats"]).unwrap() else {
         panic!("no INFO");
@@ -129,7 +129,7 @@ fn figure(client: &mut Client, name: &str) -> u64 {
     value.trim_start_matches(':').parse().unwrap()
 }
 
-/// Sends an HTTP request, as any web page can. The answer does not matter.
+/// Sends an HTTP request, as any web page can. The answer is ignored.
 fn visit(port: u16) {
     let mut socket = TcpStream::connect(("127.0.0.1", port)).unwrap();
     socket
@@ -174,7 +174,7 @@ fn a_server_serves_and_ends_whatever_becomes_of_its_stderr() {
         });
         visit(status);
         if let Some(reader) = reader {
-            // Some stderr is read late.
+            // Some of the output on stderr is read late.
             let mut pipe = File::from(reader);
             let mut said = String::new();
             let mut bytes = [0; 1 << 16];
@@ -191,7 +191,7 @@ fn a_server_serves_and_ends_whatever_becomes_of_its_stderr() {
     }
 }
 
-/// Returns the stderr of a process, opened again.
+/// Opens the stderr of a running process again, for writing.
 fn server_end(verb: &Verb) -> OwnedFd {
     let path = format!("/proc/{}/fd/2", verb.0.id());
     OpenOptions::new().write(true).open(path).unwrap().into()
@@ -231,7 +231,7 @@ fn a_node_serves_and_ends_whatever_becomes_of_its_stderr() {
         for _ in 0..50 {
             node.assert_runs(&why);
             let mut socket = eventually(&why, connect);
-            // No hello: the node says so in its log, and closes the connection.
+            // These bytes are no hello. The node logs that, and closes the connection.
             socket.write_all(&[0xff; 100]).unwrap();
             socket.set_read_timeout(Some(PATIENCE)).unwrap();
             let closed = socket.read(&mut [0; 100]);
@@ -244,7 +244,7 @@ fn a_node_serves_and_ends_whatever_becomes_of_its_stderr() {
     }
 }
 
-/// Makes a database with an archive and a backup.
+/// Creates a database with an archive and a backup.
 fn archived(dir: &Path) {
     let mut options = Options::new(dir.join("data"));
     options.archive = Some(dir.join("archive"));
@@ -284,7 +284,7 @@ fn an_agent_and_a_restore_do_their_work_whatever_becomes_of_stderr() {
         let status = Verb::spawn(&restore, stderr).await_end(&why);
         assert_eq!(status.code(), Some(0), "{why}");
         assert!(Db::open(Options::new(&to)).is_ok(), "{why}");
-        // The verb's message is lost, but the exit code is not.
+        // The verb's message is lost, but its exit code must be right.
         let (stderr, _reader) = sink.open();
         let status = Verb::spawn(&restore, stderr).await_end(&why);
         assert!(matches!(status.code(), Some(1 | 2)), "{why}: {status}");

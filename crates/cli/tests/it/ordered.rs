@@ -1,4 +1,5 @@
-//! Databases with ordered frames from outside: the messages of verbs for frames that only another program can play.
+//! Databases with ordered frames, tested through the command: the messages of verbs about frames that only another
+//! program can play.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use perdura_wal::FrameKind;
 
 use crate::support::{arg, ended, perdura};
 
-/// Makes a database that crashed, with a row and, if asked for, a call of procedure 42 in its log.
+/// Creates a crashed database. Its log has a row and, if `with_call`, a call of procedure 42.
 fn crashed(dir: &Path, declared: &[Family], with_call: bool) {
     let disk: Arc<dyn Disk> = Arc::new(FileDisk::new(dir).unwrap());
     let env = Env {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::support::{PERDURA, SMALL, arg, ended, free_port, signal};
 
-/// A server whose service manager is this test.
+/// A server for which this test acts as the service manager.
 struct Notified {
     child: Child,
     socket: UnixDatagram,

@@ -1,5 +1,5 @@
 //! Power cuts below real file systems: ext4 and XFS on a disk that loses a random part of its unflushed sectors
-//! (`sectors.rs`). Another disk fails every write from some moment on.
+//! (`sectors.rs`). In another test every write to the disk fails from some moment on.
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
@@ -13,9 +13,9 @@ use crate::support::{Reply, Server, arg, ended, number_from_env};
 
 const EXTRA: [&str; 4] = ["--checkpoint-log-size", "1MiB", "--partitions", "16"];
 
-/// The places of a test.
+/// The files and directories of a test.
 struct Places {
-    /// The file with the flushed sectors.
+    /// The file that has the flushed sectors of the disk.
     flushed: PathBuf,
     fuse: PathBuf,
     mount: PathBuf,
@@ -31,10 +31,11 @@ impl Places {
     }
 
     fn disk(&self, kind: Kind, seed: u64) -> Result<Disk, String> {
-        // mkfs.xfs needs at least 300 MiB. The file is sparse.
+        // mkfs.xfs needs at least 300 MiB. The file is sparse, so it occupies less.
         format(&self.flushed, kind, 320)?;
-        // XFS does not survive a torn block. If a directory's first sector is newer than the log, the recovery leaves
-        // the block unchanged, and then finds that its checksum is wrong. So its disk has sectors of 4 KiB.
+        // XFS does not survive a torn block. If the first sector of a directory block is newer than the log, XFS's
+        // recovery leaves the block unchanged and then finds a wrong checksum. So for XFS the disk has sectors of 4
+        // KiB.
         let unit = match kind {
             Kind::Ext4 => 1,
             Kind::Xfs => 8,
@@ -43,7 +44,7 @@ impl Places {
     }
 }
 
-/// Cuts the power under a server, and restores it.
+/// Cuts the power while a server runs, and then restores it.
 fn cut(disk: &Disk, mounted: &Mounted<'_>, server: Server) -> Cut {
     let cut = disk.cut(Duration::from_secs(3));
     server.kill();
@@ -73,10 +74,10 @@ fn lose_sectors(kind: Kind) {
     let mut clients = Clients::new(4, seed);
     let mut cuts = Cut::default();
     for round in 0..rounds {
-        // A slow disk has more unflushed sectors when the power fails.
+        // A slow disk has more unflushed sectors at the power cut.
         disk.slow_down(Duration::from_millis(if rng.bool() { 20 } else { 3 }));
         if round > 0 && rng.bool() {
-            // A restart that also loses its power.
+            // The power is cut again during the restart.
             let server = Server::spawn(&data, &EXTRA);
             std::thread::sleep(Duration::from_millis(rng.u64(..150)));
             cut(&disk, &mounted, server);

@@ -2,9 +2,9 @@
 //! machine had lost its power.
 //!
 //! # The trap
-//! A sync that is under way when the file system is shut down may return success although its data is gone. The server
-//! would acknowledge the write, and the test, not the server, would have lost it. So every thread of the server is
-//! stopped first, which waits for system calls to end. Only then is the power cut.
+//! A sync that is in progress when the file system is shut down may return success although its data is lost. The
+//! server would then acknowledge a write that the test has destroyed. So the test first stops every thread of the
+//! server and waits until their system calls have ended. Only then does it cut the power.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -26,7 +26,7 @@ fn made<'a>(file: &'a Path, at: &'a Path) -> Result<Mounted<'a>, String> {
     Mounted::new(file, at)
 }
 
-/// Waits until no thread of the process runs or is in a system call.
+/// Waits until every thread of the process has stopped and none is in a system call.
 fn await_stopped(pid: u32) {
     let begin = Instant::now();
     let stopped = |state: &str| matches!(state, "T" | "t" | "Z" | "X");
@@ -89,7 +89,7 @@ fn cut_power(log_io: &str, rounds: u64) {
             command("perl", &["-e", CUT, arg(&mount)]).unwrap();
             server.kill();
         });
-        // The journal is replayed by the mount, as after a real cut.
+        // The mount replays the journal, as it does after a real power cut.
         disk.unmount().unwrap();
         disk.mount().unwrap();
     }

@@ -1,5 +1,5 @@
-//! Libraries in C that change the effect of a program's system calls (`shim/`). They are compiled when a test first
-//! needs them.
+//! Libraries in C that change the effect of a program's system calls (`shim/`). A library is compiled when a test
+//! first needs it.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use std::sync::Mutex;
 
 use crate::support::arg;
 
-/// Compiles `shim/NAME.c` once. Returns the library for LD_PRELOAD.
+/// Compiles `shim/NAME.c`, only once. Returns the library's path for LD_PRELOAD.
 pub fn library(name: &'static str) -> PathBuf {
     static MADE: Mutex<BTreeSet<&str>> = Mutex::new(BTreeSet::new());
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/shim");

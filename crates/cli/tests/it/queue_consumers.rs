@@ -1,4 +1,5 @@
-//! The consumers of the queue of [`crate::queue_model`]: what each of them sends and notes.
+//! The consumers of the queue in [`crate::queue_model`]: the requests that each consumer sends, and the results that
+//! it records.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,30 +14,30 @@ const FINISH: &str = "
     end
     return 0";
 
-/// The knowledge of one consumer.
+/// The records of one consumer.
 #[derive(Default)]
 pub struct Consumer {
-    /// The numbers whose XADD was acknowledged.
+    /// The number of each entry whose XADD was acknowledged.
     pub added: BTreeMap<Id, u64>,
-    /// The numbers of an XADD in doubt.
+    /// The numbers of entries whose XADD is in doubt.
     pub adding: Vec<u64>,
-    /// The numbers that it was given, by id.
+    /// The number of each entry that was delivered to the consumer, by id.
     pub given: BTreeMap<Id, u64>,
-    /// The entries that it was given as new.
+    /// The entries that were delivered to the consumer as new ones.
     pub new: BTreeSet<Id>,
-    /// The entries that it has acknowledged, by XACK or by the script.
+    /// The entries that the consumer has acknowledged, by XACK or by the script.
     pub acknowledged: BTreeSet<Id>,
-    /// The numbers that it has finished by the script.
+    /// The numbers that the consumer has finished by the script.
     pub finished: BTreeSet<u64>,
-    /// The acknowledgements in doubt.
+    /// The entries whose acknowledgement is in doubt.
     pub acknowledging: BTreeSet<Id>,
-    /// The numbers of a script in doubt.
+    /// The numbers of entries whose script is in doubt.
     pub finishing: BTreeSet<u64>,
-    /// True if a delivery or a claim is in doubt.
+    /// True if a delivery or a claim of this consumer is in doubt.
     pub taking: bool,
 }
 
-/// A consumer at work.
+/// A consumer that is working.
 pub struct Worker {
     pub number: usize,
     pub rng: fastrand::Rng,
@@ -44,7 +45,7 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// Sends one request and notes its reply, or that it is in doubt.
+    /// Sends one request. Records its reply, or records that the request is in doubt.
     pub fn step(&mut self, one: &mut Consumer) -> std::io::Result<()> {
         match self.rng.u8(..10) {
             0..4 => self.add(one),
@@ -66,7 +67,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Takes new entries, or claims those of others.
+    /// Requests new entries, or claims entries of other consumers.
     fn take(&mut self, one: &mut Consumer, claims: bool) -> std::io::Result<()> {
         let me = format!("c{}", self.number);
         let most = self.rng.u8(1..6).to_string();
@@ -101,7 +102,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Returns an entry that it was given and has not acknowledged.
+    /// Returns an entry that was delivered to the consumer and that it has not acknowledged.
     fn open(&mut self, one: &Consumer) -> Option<(Id, u64)> {
         let open = one
             .given
@@ -150,7 +151,7 @@ fn written(id: Id) -> String {
     format!("{}-{}", id.0, id.1)
 }
 
-/// Returns the numbers of entries, by their ids.
+/// Returns the ids and the numbers of the entries in a reply.
 pub fn numbers(entries: Reply) -> Vec<(Id, u64)> {
     let number = |entry: Reply| {
         let [at, fields] = array(entry).try_into().expect("an entry");

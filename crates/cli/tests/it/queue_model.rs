@@ -1,13 +1,14 @@
-//! Consumers of one group that work on one queue, each on a connection, and the knowledge of each.
+//! The consumers of one group, which work on one queue. Each has its own connection and its own records.
 //!
-//! An entry of stream `queue` has a number that no other entry has. A consumer that is done with an entry says so by
-//! a script: it acknowledges the entry, adds the number to stream `done` and counts it in `finished`. After a crash:
+//! Each entry of the stream `queue` has a different number. A consumer finishes an entry by a script, which
+//! acknowledges the entry, adds the entry's number to the stream `done`, and increments the counter `finished`. After
+//! a crash:
 //!
-//! * Every entry whose XADD was acknowledged is there, each number once.
-//! * An entry that a consumer was given is pending until it is acknowledged, for that consumer or another that claimed
-//!   it.
-//! * No entry is given twice as a new one.
-//! * A script whose reply came has done all three steps. Any other script has done all or nothing.
+//! * Every entry whose XADD was acknowledged is there, and no number occurs twice.
+//! * A delivered entry is pending until it is acknowledged. It is pending for the consumer that got it, or for one
+//!   that has claimed it since.
+//! * No entry is delivered twice as a new one.
+//! * A script whose reply was received has done all three steps. Any other script has done all three or none.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,22 +17,22 @@ use crate::queue_consumers::{Consumer, Worker, numbers};
 use crate::stream_model::{Id, id};
 use crate::support::{Client, Reply, Server};
 
-/// The database of the queue. Other tests count the keys of the first databases.
+/// The database of the queue. It is not one of the first databases, because other tests count the keys of these.
 const DATABASE: u8 = 3;
 
-/// The group and its consumers, over many crashes.
+/// The group and its consumers, with their records over many crashes.
 pub struct Queue {
     consumers: Vec<Consumer>,
     rng: fastrand::Rng,
-    /// True if the queue must be made.
+    /// True if the stream and the group must still be created.
     is_new: bool,
-    /// The number of entries that earlier queues had finished.
+    /// The number of entries that were finished in earlier queues.
     consumed: usize,
 }
 
 /// The contents of the streams after a crash.
 struct Found {
-    /// The numbers by id.
+    /// The numbers of the entries in the queue, by id.
     queue: BTreeMap<Id, u64>,
     done: Vec<u64>,
     finished: u64,
@@ -50,7 +51,7 @@ impl Queue {
         }
     }
 
-    /// Returns the number of entries that the script has finished so far.
+    /// Returns the number of entries that the script has finished, in this queue and in all earlier ones.
     pub fn consumed(&self) -> u64 {
         let now: usize = self.consumers.iter().map(|one| one.finished.len()).sum();
         u64::try_from(self.consumed + now).unwrap()
@@ -75,7 +76,7 @@ impl Queue {
         });
     }
 
-    /// Compares a restarted server with the consumers' knowledge. Sometimes the queue begins anew.
+    /// Compares a restarted server with the consumers' records. Sometimes replaces the queue by a new one.
     pub fn check(&mut self, server: &Server) -> Result<(), String> {
         let mut client =
             Client::connect_to(server.port(), DATABASE).map_err(|error| error.to_string())?;
@@ -219,7 +220,7 @@ impl Queue {
         }
     }
 
-    /// Takes the data that was found as the outcome of everything in doubt.
+    /// Resolves everything in doubt according to the data that was found.
     fn settle(&mut self, found: &Found) {
         let done: BTreeSet<u64> = found.done.iter().copied().collect();
         for (number, one) in self.consumers.iter_mut().enumerate() {

@@ -1,4 +1,4 @@
-//! Receipts, and the verdicts of `perdura receipt check` before a restart, after it, and long after it.
+//! Receipts, and the results of `perdura receipt check` before a restart, after it, and several lives later.
 
 use std::io::Write;
 use std::path::Path;
@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::support::{Client, PERDURA, Reply, Server, arg, ended, perdura};
 
-/// Writes that do not wait for the log are missing in it for up to a second.
+/// Settings under which writes that do not wait for the log reach it up to a second later.
 const SLOW: [&str; 2] = ["--flush-every", "1000"];
 
 /// A write and its receipt.
@@ -67,7 +67,7 @@ fn write(client: &mut Client, key: &str) -> Written {
     receipt(client, key)
 }
 
-/// Returns the exit code, and the fate of each write.
+/// Returns the exit code, and the verdict on each write.
 fn check(data: &Path, writes: &[Written]) -> (i32, Vec<String>) {
     let tokens = writes.iter().map(|it| it.token.as_str());
     let args: Vec<&str> = ["receipt", "check", "--json", "--data", arg(data)]
@@ -82,7 +82,7 @@ fn check(data: &Path, writes: &[Written]) -> (i32, Vec<String>) {
     (output.status.code().unwrap(), fates.collect())
 }
 
-/// Returns the state of each write, as a client sees it.
+/// Returns for each write whether a client of the server sees it.
 fn there(server: &Server, writes: &[Written]) -> Vec<String> {
     let fate = |it: &Written| match server.ask(&["EXISTS", &it.key]) {
         Reply::Number(1) => "kept".to_owned(),
@@ -95,7 +95,7 @@ fn there(server: &Server, writes: &[Written]) -> Vec<String> {
 fn a_receipt_is_judged_before_the_restart_as_after_it_and_as_the_data_say() {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("db");
-    // A flush may come between the last receipt and the kill.
+    // There are five rounds, because in some of them a flush may come between the last receipt and the kill.
     for round in 0..5 {
         let server = Server::start(&data, &SLOW);
         let mut client = server.connect().unwrap();
@@ -109,7 +109,7 @@ fn a_receipt_is_judged_before_the_restart_as_after_it_and_as_the_data_say() {
         let reached = client.ask(&["WAITDUR", "disk", "0"]).unwrap();
         assert_eq!(reached, Reply::Number(1));
         assert_eq!(receipt(&mut client, "").rung, "disk");
-        // The log has just been written.
+        // At this moment the log has just been written.
         writes.push(write(&mut client, &format!("{round} last")));
         server.kill();
         let before = check(&data, &writes);
@@ -127,7 +127,7 @@ fn a_receipt_is_judged_before_the_restart_as_after_it_and_as_the_data_say() {
     panic!("nothing is ever lost");
 }
 
-/// The newest life of a running database is decided up to the epoch that the anchor vouches for.
+/// The newest life of a running database is only decided up to the epoch that the anchor vouches for.
 #[test]
 fn a_running_database_leaves_open_what_its_anchor_does_not_vouch_for() {
     let dir = tempfile::tempdir().unwrap();
@@ -150,7 +150,7 @@ fn a_running_database_leaves_open_what_its_anchor_does_not_vouch_for() {
         said.starts_with("undecided") && said.contains("is still running"),
         "{said}"
     );
-    // A checkpoint begins only behind durable epochs, and the anchor then names it.
+    // A checkpoint begins only after earlier epochs are durable, and the anchor then vouches for them.
     server.ask(&["SAVE"]);
     server.stop();
     let (code, said) = ended(&["receipt", "check", "--data", arg(&data), &written.token]);
@@ -230,7 +230,8 @@ fn nothing_is_kept_in_a_database_that_a_restart_refuses() {
     );
 }
 
-/// Once both images are of later lives, the log of a life is gone, and its link with it.
+/// Once both images come from later lives, the log of an old life is removed, and so is the life's link in the
+/// anchor.
 #[test]
 fn a_life_whose_log_is_gone_is_judged_by_the_losses_that_were_accepted() {
     let dir = tempfile::tempdir().unwrap();
@@ -244,7 +245,7 @@ fn a_life_whose_log_is_gone_is_judged_by_the_losses_that_were_accepted() {
     mem.token = mem.token.replace("-disk", "-mem");
     writes.push(mem);
     server.kill();
-    // The last link stays as long as the life behind it runs.
+    // The last link is kept as long as the life after it runs.
     for _ in 0..2 {
         let server = Server::start(&data, &[]);
         assert_eq!(check(&data, &writes), (0, vec!["kept".to_owned(); 4]));
@@ -256,7 +257,7 @@ fn a_life_whose_log_is_gone_is_judged_by_the_losses_that_were_accepted() {
     }
     let kept = ["kept", "kept", "kept", "undecided"].map(str::to_owned);
     assert_eq!(check(&data, &writes), (1, kept.to_vec()));
-    // As a takeover notes it when it closes the life.
+    // A takeover writes such an entry when it closes a life with a loss.
     let loss = AcceptedLoss {
         incarnation: Incarnation(1),
         durable: Epoch(writes[1].epoch),
@@ -281,7 +282,7 @@ fn a_life_whose_log_is_gone_is_judged_by_the_losses_that_were_accepted() {
         assert_eq!(code, 0, "{said}");
         assert!(said.contains(&lost), "{said}");
     }
-    // Every later life keeps it.
+    // Every later life must keep the entry.
     for _ in 0..2 {
         let server = Server::start(&data, &[]);
         server.ask(&["SET", "c", "value"]);

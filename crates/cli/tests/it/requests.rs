@@ -1,8 +1,8 @@
 //! Random requests over all types.
 //!
-//! A key's name has its usual type, so that most requests find their type. SET, RENAME, COPY and MOVE make some keys
-//! differ. Some requests add many elements at once or a long one, so that small collections turn into separate rows.
-//! DEL and overwriting leave large collections behind for the purge.
+//! A key's name determines its usual type, so that most requests find a key of the type that they need. SET, RENAME,
+//! COPY and MOVE give some keys another type. Some requests add many elements or a long element, so that small
+//! collections turn into separate rows. DEL and overwriting leave large collections behind for the purge.
 
 use crate::model::{Bytes, SHARED, Words};
 use crate::scripted;
@@ -10,14 +10,13 @@ use crate::support::{Client, Reply, request};
 
 /// The number of names of each kind that a client has.
 const NAMES: u64 = 7;
-/// The kinds of names: strings, hashes, lists, sets, sorted sets and places, streams.
+/// The kinds of names, by their letters: strings, hashes, lists, sets, sorted sets (also with places), streams.
 const KINDS: [char; 6] = ['s', 'h', 'l', 'e', 'z', 'x'];
-/// The first letter of the names of HyperLogLogs. These keys have no other type, because their bytes are those of a
-/// string.
+/// The first letter of the names of HyperLogLogs. Their values are strings, so these keys have no separate type.
 pub const SKETCH: char = 'p';
 /// The number of different fields, items and members.
 const ELEMENTS: u64 = 400;
-/// A deadline that no test reaches, milliseconds since 1970: the year 2096.
+/// A deadline in the year 2096, which no test reaches, milliseconds since 1970.
 const FAR_MS: u64 = 4_000_000_000_000;
 
 /// Returns all names that a client's keys can have, including those of counters.
@@ -31,12 +30,12 @@ pub fn names(client: usize) -> Vec<Bytes> {
         .collect()
 }
 
-/// The kinds of most requests.
+/// The mix of requests that are drawn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mix {
-    /// All types alike.
+    /// All types equally.
     All,
-    /// Streams and functions. The library of [`scripted::runner`] is loaded.
+    /// Mostly streams and functions. The library of [`scripted::runner`] must be loaded.
     Streams,
 }
 
@@ -45,9 +44,9 @@ pub enum Mix {
 pub enum Op {
     One(Words),
     Multi(Vec<Words>),
-    /// A script that runs them.
+    /// A script that runs these requests.
     Script(Vec<Words>),
-    /// A function that runs them.
+    /// A function that runs these requests.
     Call(Vec<Words>),
 }
 
@@ -67,7 +66,7 @@ impl Op {
         }
     }
 
-    /// Returns the requests in it.
+    /// Returns the single requests that this operation runs.
     pub fn parts(&self) -> &[Words] {
         match self {
             Op::One(words) => std::slice::from_ref(words),
@@ -81,7 +80,7 @@ impl Op {
             out.extend(request(&words));
         };
         let all: Vec<Words> = self.parts().iter().map(as_sent).collect();
-        // Some keys are not declared. The transaction then finds out that it needs more partitions.
+        // Only some of the keys are declared, so the transaction may find out later that it needs more partitions.
         let declared = all[0].len() % (all.len() + 1);
         match self {
             Op::One(_) => one(&all[0]),
@@ -95,7 +94,7 @@ impl Op {
         }
     }
 
-    /// Reads the replies to this request. The last one confirms it.
+    /// Reads all replies to this operation. Returns the last one, which confirms the whole operation.
     pub fn answer(&self, client: &mut Client) -> std::io::Result<Reply> {
         if let Op::Multi(all) = self {
             for _ in 0..=all.len() {
@@ -107,7 +106,8 @@ impl Op {
     }
 }
 
-/// Returns the words of a request as they are sent. The first word given is the key.
+/// Returns the words of a request in the order in which they are sent. In `words` the key always follows the
+/// command's name.
 fn as_sent(words: &Words) -> Words {
     let rest = words.get(2..).unwrap_or_default();
     let put = |fixed: &[&[u8]], rest: &[Bytes]| {
@@ -134,7 +134,7 @@ fn as_sent(words: &Words) -> Words {
     }
 }
 
-/// The source of a client's requests.
+/// The random numbers and parameters from which a client's requests are drawn.
 pub struct Draw<'a> {
     pub rng: &'a mut fastrand::Rng,
     client: usize,
@@ -158,7 +158,7 @@ impl Draw<'_> {
         }
     }
 
-    /// Draws a name of a kind, sometimes of any kind.
+    /// Draws a name of this kind. Sometimes draws a name of another kind.
     pub fn key(&mut self, kind: char) -> Bytes {
         let kind = if self.rng.u8(..12) == 0 {
             KINDS[self.rng.usize(..KINDS.len())]
@@ -314,7 +314,7 @@ impl Draw<'_> {
         }
     }
 
-    /// Loads the client's library or deletes it.
+    /// Draws a request that loads the client's library, or deletes it.
     fn library(&mut self) -> Words {
         let mut words = vec![b"FUNCTION".to_vec(), scripted::library_key(self.client)];
         if self.rng.u8(..4) > 0 {
@@ -349,7 +349,7 @@ impl Draw<'_> {
             }
             5 => vec![b"PERSIST".to_vec(), key],
             6 => vec![b"MOVE".to_vec(), key, b"1".to_vec()],
-            // A move of a key onto itself is a separate error.
+            // A move of a key onto itself would be a different error.
             7..11 if key == other => vec![b"DEL".to_vec(), key],
             7 => vec![b"RENAMENX".to_vec(), key, other],
             8 => vec![b"RENAME".to_vec(), key, other],

@@ -1,8 +1,9 @@
-//! Requests as scripts and functions. Each runs a list of requests in one transaction, and returns their replies.
+//! Requests that run as scripts and functions. Each runs a list of requests in one transaction and returns all
+//! replies.
 
 use crate::model::{Bytes, Words};
 
-/// The body of both. `keys` and `args` are the caller's.
+/// The Lua code that scripts and functions share. `keys` and `args` come from the caller.
 const RUN: &str = "
     local replies, at = {}, 1
     while at <= #args do
@@ -12,11 +13,11 @@ const RUN: &str = "
     end
     return replies";
 
-/// The database that holds the libraries of clients. Only the model has it.
+/// The database number under which the model keeps the libraries of clients. The server has no such database.
 pub const LIBRARIES: u8 = 2;
 
-/// Returns the request that runs `all`. `call`: by the library that [`runner`] loads. Only the first `declared` keys
-/// are declared.
+/// Returns the request that runs all requests in `all`: by the function of [`runner`] if `call`, otherwise by a
+/// script. Only the first `declared` keys are declared.
 pub fn request(all: &[Words], call: bool, declared: usize) -> Words {
     let mut words: Words = match call {
         true => vec![b"FCALL".to_vec(), b"run".to_vec()],
@@ -35,17 +36,17 @@ pub fn request(all: &[Words], call: bool, declared: usize) -> Words {
     words
 }
 
-/// Returns the library with function `run`.
+/// Returns the code of the library with the function `run`.
 pub fn runner() -> String {
     format!("#!lua name=runner\nredis.register_function('run', function(keys, args) {RUN}\n end)")
 }
 
-/// Returns the key of the model that is a client's library.
+/// Returns the key under which the model keeps a client's library.
 pub fn library_key(client: usize) -> Bytes {
     format!("{client}:f").into_bytes()
 }
 
-/// Returns the client of a library's key.
+/// Returns the number of the client that a library's key belongs to.
 fn client_of(key: &[u8]) -> String {
     String::from_utf8_lossy(&key[..key.len() - 2]).into_owned()
 }
@@ -54,7 +55,7 @@ pub fn library_name(key: &[u8]) -> String {
     format!("lib{}", client_of(key))
 }
 
-/// Returns the request that loads a version of a client's library, or deletes the library.
+/// Returns the request that loads this version of a client's library. `None`: the request deletes the library.
 pub fn manage_library(key: &[u8], version: Option<&Bytes>) -> Words {
     let (name, client) = (library_name(key), client_of(key));
     let words = match version {

@@ -1,12 +1,13 @@
 //! A disk that loses a random part of the written and unflushed sectors at a power cut.
 //!
-//! It is a file in a FUSE file system that this process serves. A loop device makes a disk of the file, and turns a
-//! flush or FUA into a sync of the file. Each sector keeps all its versions since the last flush. A cut leaves one of
-//! them or the flushed one, chosen for each sector alone. So writes are torn, reordered and lost. From then on every
-//! request fails until the power is back, including a sync. So no request is acknowledged whose sectors the cut could
-//! lose, and the process that writes need not be stopped before.
+//! The disk is a file in a FUSE file system that this process serves. A loop device makes a disk of the file, and
+//! turns a flush or FUA into a sync of the file. For each sector all versions since the last flush are kept. A power
+//! cut leaves one of them or the flushed version, chosen separately for each sector. So writes are torn, reordered
+//! and lost. After the cut every request fails until the power is back, including a sync. So no sync is acknowledged
+//! after the cut, and the writing process need not be stopped before it.
 //!
-//! `fuser` is the maintained library for this. Without its default features it needs no libfuse and mounts by itself.
+//! `fuser` is the maintained library for this. Without its default features it needs no libfuse and mounts the file
+//! system itself.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -30,14 +31,14 @@ const SECTOR_BYTES: u64 = 512;
 const FILE: INodeNo = INodeNo(2);
 const TTL: Duration = Duration::from_secs(3600);
 
-/// The disk and its mounted file.
+/// The disk, and the mounted file system that serves it.
 pub struct Disk {
     mount: PathBuf,
     cells: Cells,
     session: Option<BackgroundSession>,
 }
 
-/// The number of sectors that a cut found unflushed.
+/// The result of a cut: the numbers of unflushed sectors, by what became of them.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Cut {
     pub kept: u64,
@@ -47,30 +48,31 @@ pub struct Cut {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Power {
     On,
-    /// Reads work. Every other request fails.
+    /// Reads succeed. Every other request fails.
     Failing,
     Off,
 }
 
-/// The state that the test shares with the threads that serve.
+/// The state that the test shares with the threads that serve the file.
 type Cells = Arc<Mutex<State>>;
 
 struct State {
     flushed: File,
     bytes: u64,
-    /// The sectors written since the last flush, each with its versions in their order.
+    /// The sectors that were written since the last flush, each with its versions in order.
     unflushed: BTreeMap<u64, Vec<Vec<u8>>>,
     power: Power,
     flushes: u64,
-    /// The longest time that a flush takes.
+    /// A flush takes at most this long.
     slowness: Duration,
-    /// The number of sectors that are lost or kept together.
+    /// This many adjacent sectors are lost or kept together.
     unit: u64,
     rng: fastrand::Rng,
 }
 
 impl Disk {
-    /// Makes a disk whose first contents are in `flushed`, a file. It tears no `unit` of sectors.
+    /// Makes a disk whose flushed sectors are in the file `flushed`. A power cut never tears a group of `unit`
+    /// sectors.
     pub fn make(flushed: &Path, mount: &Path, unit: u64, seed: u64) -> Result<Disk, String> {
         let said = |error: std::io::Error| error.to_string();
         let file = OpenOptions::new().read(true).write(true).open(flushed);
@@ -88,7 +90,7 @@ impl Disk {
         let cells = Arc::new(Mutex::new(state));
         std::fs::create_dir(mount).map_err(said)?;
         let mut config = Config::default();
-        // A slow flush must not hold up the other requests.
+        // Several threads are needed, because a slow flush must not delay other requests.
         config.n_threads = Some(4);
         let served = Served(cells.clone());
         let session = fuser::spawn_mount(served, mount, &config);
@@ -100,7 +102,7 @@ impl Disk {
         })
     }
 
-    /// Returns the disk as a file, for a loop device.
+    /// Returns the path of the file, for a loop device.
     pub fn file(&self) -> PathBuf {
         self.mount.join("disk")
     }
@@ -114,12 +116,12 @@ impl Disk {
         self.state().flushes
     }
 
-    /// Makes flushes take up to `slowness` from now on.
+    /// From now on a flush takes up to `slowness`.
     pub fn slow_down(&self, slowness: Duration) {
         self.state().slowness = slowness;
     }
 
-    /// Cuts the power as soon as a sector is unflushed, or once `patience` is over.
+    /// Cuts the power when there is an unflushed sector, or at the latest after `patience`.
     pub fn cut(&self, patience: Duration) -> Cut {
         let begin = Instant::now();
         let mut state = self.state();
@@ -153,12 +155,12 @@ impl Disk {
         cut
     }
 
-    /// Fails everything but reads from now on.
+    /// From now on every request except reads fails.
     pub fn fail(&self) {
         self.state().power = Power::Failing;
     }
 
-    /// Restores the power after a cut. The file must not be in use.
+    /// Restores the power after a cut. No process may be using the file.
     pub fn come_back(&self) {
         self.state().power = Power::On;
     }
@@ -166,7 +168,7 @@ impl Disk {
 
 impl Drop for Disk {
     fn drop(&mut self) {
-        // The kernel may still hold the loop device, so the file system ends with its last user.
+        // The kernel may still use the loop device, so the file system is unmounted once its last user is gone.
         let _ = command("umount", &["-l", arg(&self.mount)]);
         drop(self.session.take());
     }
@@ -226,7 +228,7 @@ impl State {
     }
 }
 
-/// The file system of one file.
+/// The file system. It has only one file.
 struct Served(Cells);
 
 impl Served {
@@ -274,7 +276,7 @@ impl Filesystem for Served {
     }
 
     fn open(&self, _: &Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {
-        // The kernel caches nothing: every write and read comes here.
+        // The kernel must not cache anything: every write and read must come here.
         reply.opened(FileHandle(0), FopenFlags::FOPEN_DIRECT_IO);
     }
 
@@ -317,7 +319,7 @@ impl Filesystem for Served {
     }
 
     fn flush(&self, _: &Request, _: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
-        // A close makes nothing durable.
+        // Closing the file makes nothing durable.
         reply.ok();
     }
 

@@ -1,4 +1,5 @@
-//! Signals and limits of the system. They end nothing. They become errors or new certificates.
+//! Signals and limits of the system. None of them ends a process. They cause errors, or a new reading of
+//! certificates.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -9,7 +10,7 @@ use rustix::process::{Pid, Resource, Rlimit, Signal, prlimit};
 use crate::logd::Node;
 use crate::support::{PERDURA, Reply, Server, arg, signal};
 
-/// Signals that a service manager or an operator may send by mistake.
+/// Signals that a service manager or an operator could send by mistake.
 const IGNORED: [Signal; 10] = [
     Signal::XFSZ,
     Signal::USR1,
@@ -23,7 +24,7 @@ const IGNORED: [Signal; 10] = [
     Signal::STKFLT,
 ];
 
-/// Waits for a condition, half a minute at most.
+/// Waits for a condition, at most half a minute.
 fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !is_so() {
@@ -32,7 +33,7 @@ fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Writes a certificate that is its own authority, and its key, into these files.
+/// Writes a self-signed certificate and its key to these files.
 fn write_papers(cert: &Path, key: &Path) {
     let made = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).unwrap();
     std::fs::write(cert, made.cert.pem()).unwrap();
@@ -55,7 +56,7 @@ fn signals_that_ask_for_nothing_end_no_server_no_node_and_no_agent() {
         .spawn()
         .unwrap();
     let status = format!("/proc/{}/status", agent.id());
-    // Its handlers are installed once it catches SIGUSR1, the tenth signal.
+    // The agent's handlers are installed once it catches SIGUSR1, which is signal 10.
     wait_for("the agent catches signals", || {
         let status = std::fs::read_to_string(&status).unwrap_or_default();
         let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
@@ -116,7 +117,7 @@ fn sighup_has_certificates_read_and_broken_ones_leave_the_ones_before_in_use() {
     server.stop();
 }
 
-/// Bounds the size of files that a running process may write.
+/// Limits the size of files that a running process may write. `None`: removes the limit.
 fn limit_files(pid: u32, bytes: Option<u64>) {
     let pid = Pid::from_raw(i32::try_from(pid).unwrap());
     let limit = Rlimit {
@@ -130,12 +131,12 @@ fn limit_files(pid: u32, bytes: Option<u64>) {
 fn a_limit_on_the_size_of_files_refuses_writes_as_a_full_disk_does_and_ends_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("data");
-    // The second segment is longer than the limit. No checkpoint makes room during the test.
+    // The second segment would be larger than the limit, and no checkpoint frees log during the test.
     let extra = ["--segment-size", "8MiB", "--checkpoint-log-size", "1GiB"];
     let mut server = Server::start(&data, &extra);
     let mut client = server.connect().unwrap();
-    // A read waits for the writes of its partition. At least one of these keys shares its partition with none of those
-    // writes.
+    // A read waits for the writes of its partition. With this many keys, at least one is in a partition without
+    // waiting writes.
     let kept = ["kept0", "kept1", "kept2", "kept3", "kept4", "kept5"];
     for key in kept {
         let set = client.ask(&["SET", key, "1"]).unwrap();
@@ -146,7 +147,7 @@ fn a_limit_on_the_size_of_files_refuses_writes_as_a_full_disk_does_and_ends_noth
     let mut unknown = 0;
     let refused = (0..2_000).find_map(|i| match client.ask(&["SET", &format!("key{i}"), &value]) {
         Ok(Reply::Status(_)) => None,
-        // It was accepted before the limit was met.
+        // The server accepted this write before it met the limit.
         Ok(Reply::Error(text)) if text.starts_with("UNKNOWN ") => {
             unknown += 1;
             None
@@ -165,7 +166,7 @@ fn a_limit_on_the_size_of_files_refuses_writes_as_a_full_disk_does_and_ends_noth
         kept.iter()
             .any(|key| client.ask(&["GET", key]).unwrap() == one)
     );
-    // A checkpoint also meets the limit.
+    // A checkpoint meets the limit too.
     let saved = client.ask(&["SAVE"]).unwrap();
     assert!(matches!(saved, Reply::Error(_)), "{saved:?}");
     assert!(!server.has_ended(), "{}", server.said());

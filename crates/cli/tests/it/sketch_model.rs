@@ -1,4 +1,4 @@
-//! A HyperLogLog of the model: its registers. It is written from Redis's description of the two forms of its bytes.
+//! A HyperLogLog in the model: its registers. The code follows Redis's description of the two encodings.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use crate::model::Bytes;
 
 const REGISTERS: u64 = 16384;
 
-/// The registers that are not zero.
+/// The registers that are not zero, by number.
 pub type Sketch = BTreeMap<u64, u8>;
 
 /// Returns the MurmurHash64A of a text.
@@ -31,14 +31,14 @@ fn murmur(text: &[u8]) -> u64 {
     h ^ (h >> 47)
 }
 
-/// Adds an element. Returns whether a register has changed.
+/// Adds an element. Returns whether a register changed.
 pub fn add(sketch: &mut Sketch, element: &[u8]) -> bool {
     let hash = murmur(element);
     let zeros = u8::try_from(((hash / REGISTERS) | (1 << 50)).trailing_zeros()).unwrap();
     raise(sketch, hash % REGISTERS, zeros + 1)
 }
 
-/// Raises a register to at least `value`. Returns whether it has changed.
+/// Raises a register to at least `value`. Returns whether the register changed.
 pub fn raise(sketch: &mut Sketch, register: u64, value: u8) -> bool {
     let held = sketch.entry(register).or_default();
     let rises = value > *held;
@@ -60,14 +60,15 @@ pub fn read(bytes: &Bytes) -> Sketch {
     values.filter(|(_, value)| *value > 0).collect()
 }
 
-/// Reads registers of six bits each, from the lowest bit on.
+/// Reads the dense encoding: six bits for each register, beginning with the lowest bit.
 fn dense(body: &[u8]) -> Vec<u8> {
     let bit = |at: usize| body[at / 8] >> (at % 8) & 1;
     let register = |at| (0..6).map(|n| bit(6 * at + n) << n).sum();
     (0..body.len() * 8 / 6).map(register).collect()
 }
 
-/// Reads runs: `00xxxxxx` and `01xxxxxx yyyyyyyy` of zeros, `1vvvvvxx` of a value.
+/// Reads the sparse encoding, which consists of runs. `00xxxxxx` and `01xxxxxx yyyyyyyy` are runs of zeros,
+/// `1vvvvvxx` is a run of one value.
 fn sparse(body: &[u8]) -> Vec<u8> {
     let (mut values, mut bytes) = (Vec::new(), body.iter());
     while let Some(&byte) = bytes.next() {

@@ -1,4 +1,5 @@
-//! Files of another kind under the names that Perdura opens. It refuses them at once, and does not change them.
+//! Special files, such as FIFOs, under names that Perdura opens. It must refuse them at once and leave them
+//! unchanged.
 
 use std::path::Path;
 use std::process::Command;
@@ -6,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::support::{Server, arg, ended};
 
-/// The time within which a verb must end. No opening of a FIFO may wait, but the machine may be busy.
+/// A verb must end within this time. Opening a FIFO must never wait, but the test's machine may be busy.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 fn make_fifo(path: &Path) {
@@ -22,7 +23,7 @@ fn database(dir: &Path) -> std::path::PathBuf {
     data
 }
 
-/// Runs a verb that must end by itself within the patience.
+/// Runs a verb, which must end by itself in time. Returns its exit code and its output.
 fn ends(args: &[&str]) -> (i32, String) {
     let begin = Instant::now();
     let seconds = PATIENCE.as_secs().to_string();

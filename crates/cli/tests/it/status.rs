@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use crate::support::{Reply, Server, free_port};
 
-/// Returns the whole answer to a GET. A browser does not close the connection: the length determines the end of the
-/// answer.
+/// Returns the whole answer to a GET. The connection stays open, as with a browser, so the length in the header
+/// determines where the answer ends.
 pub fn get(port: u16, path: &str) -> String {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
     stream
@@ -102,14 +102,14 @@ fn slow_and_many_readers_of_metrics_do_not_hold_up_the_server() {
     server.stop();
 }
 
-/// A browser. It is ended when dropped.
+/// A browser. It is ended when this value is dropped.
 pub struct Browser {
     child: Child,
     port: u16,
     _home: tempfile::TempDir,
 }
 
-/// Returns the browser of this machine.
+/// Returns the path of this machine's browser, if there is one.
 pub fn chromium() -> Option<PathBuf> {
     let places = std::env::split_paths(&std::env::var_os("PATH")?).collect::<Vec<_>>();
     let names = ["chromium", "chromium-browser", "google-chrome"];
@@ -146,7 +146,7 @@ impl Browser {
         }
     }
 
-    /// Returns the address at which the page takes commands, once the page exists.
+    /// Returns the debugging address of the browser's page. Waits until the page exists.
     fn page(&self, url: &str) -> String {
         let begin = Instant::now();
         loop {

@@ -1,11 +1,11 @@
-//! A stream of the model: its entries, and its groups with their pending entries.
+//! A stream in the model: its entries, and its groups with their pending entries.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::model::{Bytes, number, ok, parsed};
 use crate::support::Reply;
 
-/// An id: milliseconds and a number.
+/// An id: milliseconds and a sequence number.
 pub type Id = (i64, i64);
 
 /// The names that groups can have.
@@ -24,7 +24,7 @@ pub struct Group {
     /// The id of the last entry that was delivered.
     pub last: Id,
     pub consumers: BTreeSet<Bytes>,
-    /// The pending entries: the consumer of each, and the number of its deliveries.
+    /// The pending entries, each with its consumer and the number of its deliveries.
     pub pending: BTreeMap<Id, (Bytes, i64)>,
 }
 
@@ -37,7 +37,7 @@ pub fn text(id: Id) -> Reply {
     Reply::Bulk(Some(format!("{}-{}", id.0, id.1).into_bytes()))
 }
 
-/// Returns an entry as replies show it. A deleted entry has no fields.
+/// Returns an entry in the form of a reply. A deleted entry has no fields.
 fn shown(id: Id, fields: Option<&Vec<Bytes>>) -> Reply {
     let fields = fields.map_or(Reply::Bulk(None), |fields| {
         let words = fields.iter().map(|word| Reply::Bulk(Some(word.clone())));
@@ -47,7 +47,7 @@ fn shown(id: Id, fields: Option<&Vec<Bytes>>) -> Reply {
 }
 
 impl Stream {
-    /// Returns the id that an entry of `ms-*` gets.
+    /// Returns the id that the server gives to an entry added as `ms-*`.
     pub fn next(&self, ms: i64) -> Option<Id> {
         match self.last {
             (last, number) if last == ms => Some((ms, number + 1)),
@@ -62,7 +62,7 @@ impl Stream {
         text(id)
     }
 
-    /// Keeps the last `most` entries. Returns the number of removed ones.
+    /// Removes all but the last `most` entries. Returns the number of removed entries.
     pub fn trim(&mut self, most: i64) -> Reply {
         let gone = self
             .entries
@@ -79,7 +79,7 @@ impl Stream {
         number(gone.count())
     }
 
-    /// Runs `XGROUP verb` of a group. `None`: the group does not exist.
+    /// Runs `XGROUP verb` on a group. `None`: the group does not exist.
     pub fn manage(&mut self, verb: &[u8], name: &Bytes, rest: &[Bytes]) -> Option<Reply> {
         if verb == b"CREATE" {
             if self.groups.contains_key(name) {
@@ -110,7 +110,7 @@ impl Stream {
         })
     }
 
-    /// Delivers `most` new entries. With `keeps` they become pending. `None`: the group does not exist.
+    /// Delivers `most` new entries. If `keeps`, they become pending. `None`: the group does not exist.
     pub fn deliver(&mut self, key: &[u8], name: &Bytes, how: &Delivery) -> Option<Reply> {
         let group = self.groups.get_mut(name)?;
         let new = self
@@ -149,7 +149,8 @@ impl Stream {
         number(gone.count())
     }
 
-    /// Gives pending entries to a consumer. Deleted entries are no longer pending. `None`: the group does not exist.
+    /// Gives pending entries to a consumer. Removes deleted entries from the pending ones. `None`: the group does not
+    /// exist.
     pub fn claim(&mut self, name: &Bytes, consumer: &Bytes, rest: &[Bytes]) -> Option<Reply> {
         let group = self.groups.get_mut(name)?;
         let just_ids = rest.last().is_some_and(|word| word == b"JUSTID");

@@ -9,7 +9,7 @@ fn word(number: u8) -> Bytes {
 }
 
 impl Draw<'_> {
-    /// Draws the id of an entry, which may exist.
+    /// Draws the id of an entry. The entry may or may not exist.
     fn id(&mut self) -> Bytes {
         let ms = self.rng.u8(1..4);
         format!("{ms}-{}", self.rng.u8(..40)).into_bytes()
@@ -19,7 +19,7 @@ impl Draw<'_> {
         (0..self.rng.usize(1..most)).map(|_| self.id()).collect()
     }
 
-    /// Draws a group: mostly the first one, seldom the other.
+    /// Draws a group: mostly the first, sometimes the other.
     fn group(&mut self) -> Bytes {
         GROUPS[usize::from(self.rng.u8(..4) == 0)].to_vec()
     }
@@ -70,7 +70,7 @@ impl Draw<'_> {
         if self.rng.u8(..4) == 0 {
             words.extend([b"MAXLEN".to_vec(), word(self.rng.u8(..60))]);
         }
-        // A later one is rare, so that most ids still ascend.
+        // A later `ms` is rare, so that most ids still ascend.
         let ms = 1 + self.rng.u8(..40) / 39 + self.rng.u8(..40) / 39;
         words.push(format!("{ms}-*").into_bytes());
         for _ in 0..self.rng.usize(1..4) {
@@ -80,7 +80,7 @@ impl Draw<'_> {
         words
     }
 
-    /// Draws the verb of XGROUP, and its words.
+    /// Draws a verb of XGROUP, with its arguments.
     fn managed(&mut self) -> Words {
         let group = self.group();
         let verb = |name: &str| vec![name.as_bytes().to_vec(), group.clone()];

@@ -1,11 +1,11 @@
-//! Log streams in separate directories. Any way to restart gives the same data. A missing, old, short or swapped
-//! directory is noticed before anything is changed.
+//! Log streams in separate directories. Every way to restart leads to the same data. A directory that is missing,
+//! old, incomplete or swapped is noticed before anything is changed.
 
 use std::path::{Path, PathBuf};
 
 use crate::support::{Reply, Server, arg, ended, perdura};
 
-/// A database whose streams have a directory each.
+/// A database in which each log stream has its own directory.
 struct Spread {
     data: PathBuf,
     logs: Vec<PathBuf>,
@@ -30,7 +30,7 @@ impl Spread {
         Server::start(&self.data, &[&fixed[..], &self.places()].concat())
     }
 
-    /// Runs transactions of several clients at once, so that all streams have some.
+    /// Runs transactions of several clients at once, so that each stream gets some of them.
     fn write(&self, server: &Server, round: usize) {
         std::thread::scope(|scope| {
             for client in 0..4 {
@@ -47,7 +47,7 @@ impl Spread {
         });
     }
 
-    /// Makes a database that is written, checkpointed, written again and killed.
+    /// Creates a database, writes, takes a checkpoint, writes again, and kills the server.
     fn crashed(dir: &Path, streams: usize) -> Spread {
         let spread = Spread::new(dir, streams);
         let server = spread.start();
@@ -79,7 +79,7 @@ impl Spread {
         text
     }
 
-    /// Checks that a restart and a server refuse it, with this code and all of these words.
+    /// Checks that a restart and a server both refuse the database, with this exit code and all of these words.
     fn refused(&self, code: i32, words: &[&str]) {
         let ways: [&[&str]; 2] = [
             &["restart", "--dry-run"],
@@ -105,7 +105,7 @@ impl Spread {
             .collect()
     }
 
-    /// Returns the file of a position of a stream, and the offset in it.
+    /// Returns the file that has a position of a stream, and the offset in this file.
     fn locate(&self, stream: usize, pos: u64) -> (PathBuf, usize) {
         let own = format!("s{stream:02}-");
         let mut segments: Vec<(u64, PathBuf)> = std::fs::read_dir(self.logs[stream].join("log"))
@@ -172,7 +172,7 @@ fn every_level_and_any_number_of_threads_give_the_same_digest() {
             }
         }
     }
-    // This restart writes its result, at a chosen level. The streams still have separate directories.
+    // This restart, at a chosen level, writes its result to the disks. The streams keep their separate directories.
     let (code, text) = spread.verb(&["restart", "--level", "2"]);
     assert_eq!(code, 0, "{text}");
     assert!(text.contains("level 2"), "{text}");
@@ -248,10 +248,10 @@ fn a_missing_directory_of_a_stream_is_named_and_not_made() {
     std::fs::rename(&spread.logs[1], &away).unwrap();
     spread.refused(3, &[arg(&spread.logs[1]), "log stream 1"]);
     assert!(!spread.logs[1].exists(), "it was made");
-    // An empty directory in its place, as a mount point without its disk is.
+    // An empty directory in place of the stream's, as a mount point is when its disk is missing.
     std::fs::create_dir(&spread.logs[1]).unwrap();
     spread.refused(3, &[arg(&spread.logs[1]), "log stream 1"]);
-    // A directory whose segments are gone.
+    // A directory that has lost its segments.
     std::fs::create_dir(spread.logs[1].join("log")).unwrap();
     spread.refused(3, &["log", "missing"]);
     std::fs::remove_dir_all(&spread.logs[1]).unwrap();
@@ -269,14 +269,15 @@ fn a_stream_of_an_older_incarnation_is_refused() {
     }
     let count = || (0..3).map(|stream| spread.blocks(stream).len());
     let before: Vec<usize> = count().collect();
-    // Later lives, whose log is missing in the old copies.
+    // Further lives. The old copies of the log directories do not have their log.
     for round in 3..5 {
         let server = spread.start();
         spread.write(&server, round);
         server.kill();
     }
     let digest = spread.digest();
-    // On a busy machine the later lives may not have written to a stream. Then its copy lacks nothing.
+    // On a busy machine the further lives may not have written to some stream. The copy of this stream then lacks
+    // nothing.
     let grown: Vec<bool> = count().zip(before).map(|(now, then)| now > then).collect();
     assert!(grown.contains(&true), "{grown:?}");
     for (stream, log) in spread.logs.iter().enumerate() {
@@ -320,7 +321,8 @@ fn a_stream_that_is_shorter_than_another_proves_is_refused() {
             .flat_map(|(_, blocks)| blocks)
             .map(|(_, epoch)| *epoch)
             .max();
-        // A block that was durable well before another stream's last block was written, and everything behind it.
+        // Removes a block and everything behind it. The block was durable well before the last block of another
+        // stream was written.
         let Some((cut, _)) = blocks[stream]
             .iter()
             .rfind(|(_, epoch)| proven.is_some_and(|proven| epoch + 8 <= proven))
@@ -373,7 +375,7 @@ fn a_damaged_image_page_is_rebuilt_and_reported_at_every_level() {
         assert!(notes.contains(&format!("page {page} ")), "{level}: {notes}");
         assert!(notes.contains("rebuilt"), "{level}: {notes}");
     }
-    // A restart that writes its result repairs it. The next one needs no repair.
+    // This restart writes its result and so repairs the image. The next restart needs no repair.
     let (code, text) = spread.verb(&["restart"]);
     assert_eq!(code, 0, "{text}");
     assert!(text.contains("rebuilt"), "{text}");

@@ -1,4 +1,4 @@
-//! Servers, and a client small enough to be obviously right.
+//! Servers for tests, and a client that is small enough to be obviously right.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -9,13 +9,13 @@ use std::time::{Duration, Instant};
 /// The built command.
 pub const PERDURA: &str = env!("CARGO_BIN_EXE_perdura");
 
-/// Small file sizes, so that tests make many files.
+/// Settings for small files, so that tests get many of them.
 pub const SMALL: [&str; 4] = ["--segment-size", "1MiB", "--checkpoint-log-size", "4MiB"];
 
-/// The time within which a server must answer.
+/// A server must answer within this time.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Runs the command to its end.
+/// Runs the command and waits for its end.
 pub fn perdura(args: &[&str]) -> Output {
     Command::new(PERDURA)
         .args(args)
@@ -24,7 +24,7 @@ pub fn perdura(args: &[&str]) -> Output {
         .unwrap()
 }
 
-/// Returns the exit code and everything that was printed.
+/// Runs the command. Returns its exit code and everything that it printed.
 pub fn ended(args: &[&str]) -> (i32, String) {
     let output = perdura(args);
     let text = [output.stdout, output.stderr].concat();
@@ -34,7 +34,8 @@ pub fn ended(args: &[&str]) -> (i32, String) {
     )
 }
 
-/// Returns the reason of a failure in a line on stderr: the message of a verb, or an event of the log.
+/// Returns the reason for a failure from a line on stderr: from a verb's message, or from an event in the log.
+/// `None`: the line is neither.
 pub fn reason_in(line: &str) -> Option<&str> {
     let of_log = || line.split_once(" ERROR cli: ").map(|(_, reason)| reason);
     line.strip_prefix("perdura: ").or_else(of_log)
@@ -54,7 +55,7 @@ pub fn free_port() -> u16 {
         .port()
 }
 
-/// A running server. It is killed when dropped.
+/// A running server, which is killed when this value is dropped.
 pub struct Server {
     child: Child,
     port: u16,
@@ -69,17 +70,17 @@ impl Server {
         server
     }
 
-    /// Starts a server and does not wait.
+    /// Starts a server without waiting until it answers.
     pub fn spawn(data: &Path, extra: &[&str]) -> Server {
         Server::spawn_with(data, extra, &[])
     }
 
-    /// Starts a server with variables of the environment, and does not wait.
+    /// Starts a server with environment variables, without waiting until it answers.
     pub fn spawn_with(data: &Path, extra: &[&str], variables: &[(&str, String)]) -> Server {
         Server::spawn_by(Command::new(PERDURA), data, extra, variables)
     }
 
-    /// Starts a server under limits of descriptors, `soft:hard`, and waits until it answers.
+    /// Starts a server with limits on file descriptors, `soft:hard`, and waits until it answers.
     pub fn start_limited(limits: &str, data: &Path, extra: &[&str]) -> Server {
         let mut by = Command::new("prlimit");
         by.args([&format!("--nofile={limits}"), PERDURA]);
@@ -140,9 +141,9 @@ impl Server {
         }
     }
 
-    /// Returns everything that it has written to stderr.
+    /// Returns everything that the server has written to stderr.
     ///
-    /// A thread writes the log, a little behind the events. It has caught up when two looks agree.
+    /// A thread of the server writes the log with a short delay. It has caught up when two readings agree.
     pub fn said(&self) -> String {
         let look = || std::fs::read_to_string(&self.stderr).unwrap_or_default();
         let (begin, mut said) = (Instant::now(), look());
@@ -156,7 +157,8 @@ impl Server {
         }
     }
 
-    /// Waits until its log has a line with `words`, and checks that each of `once` is in exactly one line.
+    /// Waits until a line of the server's log contains `words`. Then checks that each of `once` is in exactly one
+    /// line.
     pub fn await_line(&self, words: &str, once: &[&str]) {
         let begin = Instant::now();
         while !self.said().contains(words) {
@@ -182,7 +184,7 @@ impl Server {
         self.child.try_wait().unwrap().is_some()
     }
 
-    /// Waits until it ends by itself.
+    /// Waits until the server ends by itself. Returns its status and its messages.
     pub fn wait(mut self) -> (ExitStatus, String) {
         let begin = Instant::now();
         loop {
@@ -204,7 +206,7 @@ impl Server {
         self.child.wait().unwrap();
     }
 
-    /// Sends SIGTERM, on which the server ends cleanly.
+    /// Sends SIGTERM, after which the server ends cleanly. Waits for its end.
     pub fn stop(mut self) {
         signal(self.pid(), rustix::process::Signal::TERM);
         let status = self.child.wait().unwrap();
@@ -228,7 +230,7 @@ impl Server {
             .to_owned()
     }
 
-    /// Asks one question on a separate connection.
+    /// Sends one request on a new connection.
     pub fn ask(&self, words: &[&str]) -> Reply {
         self.connect().unwrap().ask(words).unwrap()
     }
@@ -236,7 +238,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The process may already have ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
         let _ = std::fs::remove_file(&self.stderr);
@@ -257,7 +259,7 @@ pub enum Reply {
     Number(i64),
     Bulk(Option<Vec<u8>>),
     Array(Vec<Reply>),
-    /// A message of RESP3 that is no reply.
+    /// A message of RESP3 that is not a reply.
     Push(Vec<Reply>),
 }
 
@@ -276,14 +278,14 @@ impl Client {
         })
     }
 
-    /// Connects to a database by its number.
+    /// Connects, and selects a database by its number.
     pub fn connect_to(port: u16, db: u8) -> io::Result<Client> {
         let mut client = Client::connect(port)?;
         client.ask(&["SELECT", &db.to_string()])?;
         Ok(client)
     }
 
-    /// Waits at most this long for a reply.
+    /// Sets the longest time to wait for a reply.
     pub fn set_patience(&mut self, patience: Duration) {
         self.socket
             .get_ref()
@@ -308,7 +310,7 @@ impl Client {
             return Err(io::Error::from(io::ErrorKind::UnexpectedEof));
         }
         let bad = || io::Error::new(io::ErrorKind::InvalidData, line.clone());
-        // A line without its end was cut off by the end of the connection.
+        // A line without its end means that the connection ended within the line.
         let text = line
             .strip_suffix("\r\n")
             .ok_or_else(|| io::Error::other("cut off"))?;
@@ -360,7 +362,7 @@ pub fn request(words: &[&[u8]]) -> Vec<u8> {
     out
 }
 
-/// Returns an environment variable that is a number, or `default`.
+/// Returns the number in an environment variable. If the variable is not set, returns `default`.
 pub fn number_from_env(name: &str, default: u64) -> u64 {
     std::env::var(name)
         .ok()

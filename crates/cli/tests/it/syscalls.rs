@@ -1,14 +1,14 @@
-//! System calls of a real process, each seen before it is made. It is refused or cut short, or the process is killed at
-//! it.
+//! Intercepts the system calls of a real process before they are made. A call can be refused or cut short, or the
+//! process is killed at that call.
 //!
-//! A preloaded library (`shim/notify.c`) installs a seccomp filter before the program begins, and gives its listener to
-//! a thread here. The kernel then asks this thread about each of the chosen calls, including those that the program
-//! makes without the C library. It does not ask about the writes of a ring, which are no system calls. If
-//! `io_uring_setup` is refused, the log is written by calls that it does ask about.
+//! A preloaded library (`shim/notify.c`) installs a seccomp filter before the program begins, and sends the filter's
+//! listener to a thread of the test. The kernel then asks this thread about each of the chosen calls, including those
+//! that the program makes without the C library. It does not ask about writes through a ring, because they are not
+//! system calls. If `io_uring_setup` is refused, the server writes the log by system calls instead.
 //!
 //! # Why not a library
-//! `seccompiler` has no filters with a listener, and `libseccomp` needs the C library of that name to link. The two
-//! requests to the kernel are the only unsafe code. The filter is in C, like those of the other shims.
+//! The crate `seccompiler` has no filters with a listener, and the crate `libseccomp` must link the C library
+//! libseccomp. The two `ioctl` requests are the only unsafe code. The filter is in C, like those of the other shims.
 
 #![allow(unsafe_code)]
 
@@ -36,19 +36,19 @@ use crate::support::arg;
 /// The fate of the call that is struck.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Act {
-    /// It fails with this error number, once.
+    /// This call alone fails, with this error number.
     Fail(i32),
-    /// It and all later ones fail with this error number.
+    /// This call and all later ones fail, with this error number.
     FailOn(i32),
-    /// A write does only its first half, rounded down to whole sectors if it has several.
+    /// A write writes only its first half. If it has several sectors, the half is rounded down to whole sectors.
     Short,
-    /// The process is killed, and the call is not made.
+    /// The process is killed before the call is made.
     Kill,
-    /// Nothing happens to it: the calls are counted.
+    /// The call is made. Calls are only counted.
     Count,
 }
 
-/// The calls on a file by its descriptor.
+/// The calls whose first argument is a file descriptor.
 const ON_FILES: [i64; 11] = [
     libc::SYS_write,
     libc::SYS_pwrite64,
@@ -65,22 +65,22 @@ const ON_FILES: [i64; 11] = [
 
 const SECTOR: usize = 4096;
 
-/// The number of times that each call was seen.
+/// By system call, the number of times that it was seen.
 type Seen = Arc<Mutex<BTreeMap<i64, u64>>>;
 
-/// A plan: the call of a process that is struck, and its fate.
+/// The call that is struck, and what happens to it.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// The numbers of the system calls.
+    /// The numbers of the system calls that count.
     pub calls: Vec<i64>,
-    /// A call on a file counts only if the file's path contains this.
+    /// A call on a file counts only if the path of the file contains this text.
     pub path: String,
-    /// The number of the call that is struck, from 1.
+    /// The call that is struck, counted from 1.
     pub nth: u64,
     pub act: Act,
 }
 
-/// The thread that the kernel asks about one process's calls.
+/// The thread that answers the kernel about the calls of one process.
 pub struct Supervisor {
     seen: Seen,
     is_over: Arc<AtomicBool>,
@@ -89,7 +89,7 @@ pub struct Supervisor {
 }
 
 impl Supervisor {
-    /// Waits for one process that is started with [`Supervisor::variables`]. The socket is made in `folder`.
+    /// Waits for a process that is started with [`Supervisor::variables`]. Creates a socket for it in `folder`.
     pub fn start(folder: &Path, plan: Plan) -> Supervisor {
         let socket = folder.join("notify");
         let _ = std::fs::remove_file(&socket);
@@ -129,13 +129,14 @@ impl Drop for Supervisor {
     fn drop(&mut self) {
         self.is_over.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // A panic of the thread was printed. The test fails by the process that waits for its calls.
+            // If the thread panicked, it has already printed that. The test then fails, because the kernel's
+            // questions about the process get no answers.
             let _ = thread.join();
         }
     }
 }
 
-/// Waits a moment until something can be received.
+/// Waits a short time for something to be received. Returns whether something can be.
 fn is_ready(fd: impl AsFd) -> bool {
     let mut fds = [PollFd::new(&fd, PollFlags::IN)];
     let wait = Timespec::try_from(Duration::from_millis(50)).unwrap();
@@ -161,14 +162,14 @@ fn handed_over(from: &UnixListener, is_over: &AtomicBool) -> Option<OwnedFd> {
     })
 }
 
-/// The calls of one process.
+/// The calls of one process, as the kernel reports them.
 struct Watch {
     calls: OwnedFd,
     plan: Plan,
     seen: Seen,
 }
 
-/// The answer to a call.
+/// The answer to the kernel about a call.
 enum Answer {
     Make,
     Fail(i32),
@@ -183,7 +184,7 @@ impl Watch {
                 continue;
             }
             let Some(call) = self.next() else {
-                // The process has ended, or the thread that made the call has.
+                // The process, or the thread that made the call, has ended.
                 std::thread::sleep(Duration::from_millis(1));
                 continue;
             };
@@ -227,7 +228,8 @@ impl Watch {
         }
         // SAFETY: the request reads a `seccomp_notif_resp`, as its number says, and `response` is one.
         let sent = unsafe { ioctl(&self.calls, Updater::<SEND, _>::new(&mut response)) };
-        // ENOENT: the thread was killed in the meantime, or a signal interrupted the call, which then begins again.
+        // ENOENT: the thread has been killed since, or a signal has interrupted the call. An interrupted call is made
+        // again.
         let _ = sent;
     }
 
@@ -259,7 +261,7 @@ impl Watch {
     }
 }
 
-/// Returns the process of a thread.
+/// Returns the process that a thread belongs to.
 fn process_of(thread: u32) -> Pid {
     let status = std::fs::read_to_string(format!("/proc/{thread}/status")).unwrap_or_default();
     let process = status.lines().find_map(|line| line.strip_prefix("Tgid:"));
@@ -267,7 +269,7 @@ fn process_of(thread: u32) -> Pid {
     process.and_then(Pid::from_raw).expect("a thread's process")
 }
 
-/// Returns the file of a call. `None`: the call is about no file.
+/// Returns the path of the file that a call is about. `None`: it is about no file.
 fn path_of(call: &libc::seccomp_notif) -> Option<String> {
     let args = &call.data.args;
     let text = match i64::from(call.data.nr) {
@@ -281,14 +283,14 @@ fn path_of(call: &libc::seccomp_notif) -> Option<String> {
         }
         _ => return None,
     };
-    // Up to the end of its page, because the next page may be missing.
+    // Reads only up to the end of the page, because the next page may not exist.
     let len = usize::try_from(4096 - text % 4096).unwrap();
     let bytes = memory(call, text, len)?;
     let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(len);
     Some(String::from_utf8_lossy(&bytes[..end]).into_owned())
 }
 
-/// Returns bytes of the process's memory.
+/// Reads bytes from the memory of the process.
 fn memory(call: &libc::seccomp_notif, at: u64, len: usize) -> Option<Vec<u8>> {
     let mut bytes = vec![0; len];
     let memory = File::open(format!("/proc/{}/mem", call.pid)).ok()?;
@@ -296,7 +298,8 @@ fn memory(call: &libc::seccomp_notif, at: u64, len: usize) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Makes a part of a write in place of the process. Returns its length. `None`: a part would be nothing or all.
+/// Makes the first part of a write on behalf of the process. Returns the number of bytes written. `None`: the part
+/// would be empty, or the whole write.
 fn written_short(call: &libc::seccomp_notif) -> Option<i64> {
     let [fd, from, count, at, _, flags] = call.data.args;
     let bytes = match i64::from(call.data.nr) {

@@ -1,11 +1,11 @@
-//! Every verb with a missing path, a path of another kind, or a path that is no database. The message must have the
-//! path and the system's words once.
+//! Every verb with a path that is missing, of the wrong kind, or not a database. The message must have the path and
+//! the system's words exactly once.
 
 use std::path::Path;
 
 use crate::support::{Reply, Server, arg, ended, reason_in};
 
-/// Returns the command's reason on stderr, and its exit code.
+/// Returns the reason that the command prints on stderr, and its exit code.
 fn reason(args: &[&str]) -> (i32, String) {
     let (code, text) = ended(args);
     let lines: Vec<&str> = text
@@ -17,7 +17,7 @@ fn reason(args: &[&str]) -> (i32, String) {
     (code, lines[0].to_owned())
 }
 
-/// Checks that the command fails with a reason that names the path once and no words of the system twice.
+/// Checks that the command fails. Its reason must name the path once and must not repeat the system's words.
 fn says_once(args: &[&str], path: &Path) {
     let (code, told) = reason(args);
     assert!((1..=3).contains(&code), "{args:?}: {code}, {told}");
@@ -124,7 +124,8 @@ fn every_verb_says_a_directory_in_a_files_place_once_and_repair_does_without_it(
             true => std::fs::create_dir(&path).unwrap(),
             false => std::fs::write(&path, "a file").unwrap(),
         }
-        // Some messages contain a path within the data directory. "log" alone is also a word.
+        // Some messages name a path within the data directory. The path "log" alone would also match an ordinary
+        // word.
         let name = path.strip_prefix(&data).unwrap();
         let path_said = match name.components().count() {
             1 => arg(&path),

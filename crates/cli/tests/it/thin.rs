@@ -1,5 +1,6 @@
-//! A disk with less space than it promises: a file system on a loop device whose file is in memory and sparse. The file
-//! grows into memory that has run out. An *overwrite* of the log's prepared segment is refused for lack of space.
+//! A disk with less space than it promises: a file system on a loop device whose file is in memory and sparse. When
+//! the file has to grow, no memory is left. So even an *overwrite* of the log's prepared segment is refused for lack
+//! of space.
 //!
 //! # The trap
 //! If the second of two written pages finds no space, the kernel's loop device reports success for the write. No
@@ -14,10 +15,10 @@ use crate::mounts::{cannot_run, command};
 use crate::support::{Client, Reply, Server, arg};
 
 const MIB: u64 = 1 << 20;
-/// The bytes of a block of the file system.
+/// The size of a block of the file system, bytes.
 const BLOCK: u64 = 4096;
 
-/// The mounted file system, and the memory that its file is in.
+/// The mounted file system, and the file system in memory that has its file.
 struct Thin {
     memory: PathBuf,
     mount: PathBuf,
@@ -39,7 +40,8 @@ impl Thin {
         let file = std::fs::File::create(thin.file()).map_err(|error| error.to_string())?;
         file.set_len(128 * MIB).map_err(|error| error.to_string())?;
         command("mkfs.ext4", &["-q", "-F", "-b", "4096", arg(&thin.file())])?;
-        // The whole file has its memory, including journal and tables. Only the punched part has to grow.
+        // At first all of the file has memory, including the journal and the tables. Later only the punched part has
+        // to grow.
         command("fallocate", &["-l", "128MiB", arg(&thin.file())])?;
         command(
             "mount",
@@ -56,7 +58,7 @@ impl Thin {
         self.memory.join("filler")
     }
 
-    /// Releases the memory under the last half of a file that holds zeros there.
+    /// Frees the memory of a file's second half, which contains only zeros.
     fn punch(&self, path: &Path) {
         let half = std::fs::metadata(path).unwrap().len() / BLOCK / 2;
         let extents = command("filefrag", &["-v", "-s", arg(path)]).unwrap();
@@ -82,7 +84,7 @@ impl Thin {
         assert_eq!(punched, half, "{extents}");
     }
 
-    /// Uses up the memory that is left.
+    /// Uses up all memory that is left.
     fn fill(&self) {
         let mut filler = std::fs::File::create(self.filler()).unwrap();
         while filler.write_all(&[1; 65536]).is_ok() {}
@@ -97,7 +99,7 @@ impl Drop for Thin {
     }
 }
 
-/// Returns the segment under writes: of the first stream, the one that begins last.
+/// Returns the segment that is being written: the newest one of the first stream.
 fn newest_segment(log: &Path) -> PathBuf {
     let entries = std::fs::read_dir(log)
         .unwrap()
@@ -146,7 +148,7 @@ fn overwrite_without_space(log_io: &str) {
     }
     thin.punch(&newest_segment(&data.join("log")));
     thin.fill();
-    // The write whose block is refused waits, and the client gives up. A later write is refused.
+    // A write to a refused block waits, and the client gives up. A later write is refused at once.
     let last = loop {
         match set(&mut client, acknowledged) {
             Ok(reply) if reply == ok => acknowledged += 1,
@@ -174,7 +176,7 @@ fn overwrite_without_space(log_io: &str) {
     let server = Server::start(&data, &extra);
     for nth in 0..acknowledged + 2 {
         let found = server.ask(&["GET", &format!("key{nth}")]);
-        // A write in doubt was made before one that was acknowledged.
+        // A last write whose outcome is unknown must be there, because a later write was acknowledged.
         let is_undecided = match &last {
             Ok(Reply::Error(text)) => text.starts_with("UNKNOWN "),
             Ok(_) => false,

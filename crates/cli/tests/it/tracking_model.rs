@@ -1,9 +1,9 @@
-//! A client that caches the values it reads, until tracking invalidates them.
+//! A client that caches the values that it reads until the server invalidates them (client tracking).
 //!
-//! One connection writes. Another one, in RESP3, reads and caches. Once a write's reply has come, the reader sends a
-//! PING. Before the PING's reply every invalidation of that write has come, and the values that are still cached are up
-//! to date. After a crash the keys have the acknowledged writes, and each write in doubt whole or not at all. The cache
-//! is empty then, because the connection is gone.
+//! One connection writes. Another connection, in RESP3, reads and caches. After the reply to a write has come, the
+//! reader sends a PING. All invalidations of the write must arrive before the PING's reply, so the values that are
+//! still cached must be up to date. After a crash the keys must have all acknowledged writes, and each write in doubt
+//! either whole or not at all. The cache is then empty, because the connection is gone.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -13,22 +13,23 @@ use crate::support::{Client, Reply, Server, request};
 
 const KEYS: u64 = 8;
 
-/// The database of the keys. Other tests count the keys of the first databases.
+/// The database of these keys. It is not one of the first databases, because other tests count the keys of these.
 const DATABASE: u8 = 4;
 
 type Values = BTreeMap<Bytes, Bytes>;
 
-/// A change of several keys at once: their new values. `None`: the key is deleted.
+/// A change of several keys at once: each key with its new value. `None`: the key is deleted.
 type Change = Vec<(Bytes, Option<Bytes>)>;
 
 pub struct Tracking {
     number: u64,
     rng: fastrand::Rng,
     values: Values,
-    /// The writes without a reply, in their order.
+    /// The writes that have had no reply, in order.
     in_doubt: VecDeque<Change>,
     next: u64,
-    /// The number of reads that the cache answered. `invalidations` counts those that came.
+    /// The number of reads that were answered from the cache. `invalidations` is the number of invalidations
+    /// received.
     pub hits: u64,
     pub invalidations: u64,
 }
@@ -61,7 +62,7 @@ impl Tracking {
         self.invalidations += reader.invalidations;
     }
 
-    /// Writes a few times and reads in between, and compares the cache at the end.
+    /// Makes a few writes with reads in between. Then checks that the cache is up to date.
     fn round(&mut self, writer: &mut Client, reader: &mut Reader) -> std::io::Result<()> {
         let writes = self.rng.usize(1..4);
         for _ in 0..writes {
@@ -69,7 +70,7 @@ impl Tracking {
             let bytes = self.encoded(&change);
             self.in_doubt.push_back(change);
             writer.send(&bytes)?;
-            // A read that meets the write on its way.
+            // These reads may overtake the write.
             for _ in 0..self.rng.usize(..3) {
                 let key = self.key();
                 self.hits += u64::from(reader.read(&key)?);
@@ -115,7 +116,8 @@ impl Tracking {
         change.into_iter().collect()
     }
 
-    /// Returns the request for a change: a command for one key, a transaction, a script or a function for several.
+    /// Returns the request for a change. A change of one key is a command, and one of several keys is a transaction,
+    /// a script or a function.
     fn encoded(&mut self, change: &Change) -> Vec<u8> {
         let words = |words: &Words| {
             let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
@@ -136,7 +138,7 @@ impl Tracking {
         ))
     }
 
-    /// Compares a restarted server with the writes.
+    /// Compares the data of a restarted server with the writes.
     pub fn check(&mut self, server: &Server) -> Result<(), String> {
         let mut client =
             Client::connect_to(server.port(), DATABASE).map_err(|error| error.to_string())?;
@@ -177,7 +179,7 @@ fn apply(values: &mut Values, change: Change) {
     }
 }
 
-/// Reads the reply to a change, which must not be an error.
+/// Reads the reply to a change. An error is not allowed.
 fn answered(writer: &mut Client, change: &Change) -> std::io::Result<()> {
     let reply = writer.reply()?;
     let replies = match reply {
@@ -192,11 +194,11 @@ fn answered(writer: &mut Client, change: &Change) -> std::io::Result<()> {
     Ok(())
 }
 
-/// The connection that caches.
+/// The connection that reads and caches.
 struct Reader {
     client: Client,
     way: Vec<String>,
-    /// The values that were read, missing keys included, and not invalidated since.
+    /// The values that were read and have not been invalidated. Missing keys are included.
     cache: BTreeMap<Bytes, Option<Bytes>>,
     invalidations: u64,
 }
@@ -215,7 +217,7 @@ impl Reader {
         })
     }
 
-    /// Reads a key. Returns whether the cache had it.
+    /// Reads a key, from the cache if possible. Returns whether the cache had it.
     fn read(&mut self, key: &Bytes) -> std::io::Result<bool> {
         if self.cache.contains_key(key) {
             return Ok(true);
@@ -233,14 +235,14 @@ impl Reader {
         Ok(false)
     }
 
-    /// Receives all invalidations that were sent before now.
+    /// Receives all invalidations that the server has sent so far.
     fn catch_up(&mut self) -> std::io::Result<()> {
         self.client.send(&request(&[b"PING"]))?;
         assert_eq!(self.reply()?, Reply::Status("PONG".into()));
         Ok(())
     }
 
-    /// Returns the next reply. Invalidations before it are applied.
+    /// Returns the next reply. Applies the invalidations that come before it.
     fn reply(&mut self) -> std::io::Result<Reply> {
         loop {
             match self.client.reply()? {

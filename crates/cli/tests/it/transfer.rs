@@ -1,6 +1,6 @@
 //! `perdura import` and `perdura export`, between Perdura and a real Redis.
 //!
-//! Without a redis-server the tests that need one report that and pass.
+//! Tests that need a redis-server pass without one, and report that.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 
 use crate::support::{Client, Reply, Server, arg, ended, free_port, perdura, request};
 
-/// A real Redis. It ends when dropped.
+/// A real Redis, which is ended when this value is dropped.
 pub struct Redis {
     child: Child,
     pub port: u16,
@@ -52,13 +52,13 @@ impl Redis {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
-    /// Returns its data as a dump file.
+    /// Saves the server's data. Returns the path of the dump file.
     pub fn dump_file(&self) -> PathBuf {
         assert_eq!(self.ask(&["SAVE"]), Reply::Status("OK".into()));
         self.dir.path().join("dump.rdb")
     }
 
-    /// Loads commands as people do.
+    /// Loads commands by `redis-cli --pipe`.
     pub fn pipe(&self, commands: &[u8]) {
         let mut child = Command::new("redis-cli")
             .args(["-p", &self.port.to_string(), "--pipe"])
@@ -80,11 +80,11 @@ impl Drop for Redis {
     }
 }
 
-/// Returns commands that make keys of all types and encodings in two databases.
+/// Returns commands that create keys of all types and encodings in two databases.
 fn everything() -> Vec<u8> {
     let mut out = Vec::new();
     for db in ["0", "3"] {
-        // Both databases have the same keys.
+        // Both databases get the same keys.
         let mut rng = fastrand::Rng::with_seed(11);
         let mut bytes = |longest: usize| -> Vec<u8> {
             let len = rng.usize(..longest);
@@ -140,7 +140,7 @@ fn everything() -> Vec<u8> {
     out
 }
 
-/// The segment size, which servers in these tests also have.
+/// The segment size of the imports, which the servers in these tests also use.
 const SEGMENT: [&str; 2] = ["--segment-size", "1MiB"];
 
 /// Runs `import` of a dump file into a stopped database.
@@ -248,7 +248,7 @@ fn keys_that_are_there_already_are_replaced_or_kept_only_if_one_says_so() {
     assert_eq!(source.digest(), third.digest());
 }
 
-/// Returns a dump of a module's value and of a string.
+/// Returns a dump file with a value of a module and a string.
 fn with_a_module() -> Vec<u8> {
     let mut bytes = b"REDIS0003\x07\x03mod".to_vec();
     bytes.extend_from_slice(&[0x81, 1, 2, 3, 4, 5, 6, 7, 8, 2, 5, 0]);

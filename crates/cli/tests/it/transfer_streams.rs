@@ -11,7 +11,8 @@ fn ask(client: &mut Client, line: &str) -> Reply {
     client.ask(&words).unwrap()
 }
 
-/// Makes streams of all kinds: empty, short, of several pieces, with groups, consumers, deletions and pending entries.
+/// Creates streams of all kinds: empty, short, in several pieces, with groups, consumers, deletions and pending
+/// entries.
 fn make_streams(port: u16) {
     let mut client = Client::connect(port).unwrap();
     let mut lines = vec![
@@ -28,7 +29,7 @@ fn make_streams(port: u16) {
             lines.push(format!("XADD short {n}-0 field {n}"));
         }
     }
-    // 512 entries are one piece, with no piece behind it.
+    // 512 entries are exactly one piece, so no second piece follows.
     lines.extend((1..=512).map(|n| format!("XADD exact {n}-0 f v")));
     lines.push("XTRIM long MINID 20-0".to_owned());
     lines.push("XDEL long 30-0 400-1 500-0".to_owned());
@@ -49,8 +50,8 @@ fn make_streams(port: u16) {
     }
 }
 
-/// Returns everything that a client can see of the streams. The times of deliveries and of consumers' last activity are
-/// exact to some seconds.
+/// Returns everything that a client can see of the streams. The times of deliveries, and those of the consumers' last
+/// activity, are rounded to some seconds.
 fn shown(port: u16) -> Vec<String> {
     let mut client = Client::connect(port).unwrap();
     let mut all = Vec::new();
@@ -65,7 +66,7 @@ fn shown(port: u16) -> Vec<String> {
     all
 }
 
-/// Leaves out the layout of a stream in memory, and rounds times.
+/// Returns a reply as text, without the fields about a stream's layout in memory and with rounded times.
 fn without_shape(reply: Reply) -> String {
     let Reply::Array(parts) = reply else {
         return match reply {
@@ -121,7 +122,7 @@ fn streams_and_libraries_come_from_a_dump_file_as_they_were() {
     let server = Server::start(&data, &[]);
     is_same(&shown(server.port()), &shown(redis.port), "a dump file");
     assert_eq!(server.ask(&["FCALL", "f", "0"]), Reply::Number(7));
-    // The import is repeated. Streams would refuse ids that they have, and the library exists already.
+    // The import is repeated. The streams would refuse ids that they already have, and the library already exists.
     drop(server);
     let file = redis.dump_file();
     for (how, libraries, kept) in [("--replace", 1, ""), ("--keep", 0, "not changed: 6")] {
@@ -154,7 +155,7 @@ fn streams_and_libraries_go_from_server_to_server_and_back() {
     assert_eq!(code, 0, "{text}");
     is_same(&shown(other.port), &expected, "to Redis");
     assert_eq!(other.ask(&["FCALL", "f", "0"]), Reply::Number(7));
-    // As commands, which redis-cli loads.
+    // As commands on stdout, loaded by redis-cli.
     let commands = done(&["export", "--from", &ours, "--replace"]);
     other.pipe(&commands);
     other.pipe(&commands);
@@ -165,7 +166,7 @@ fn streams_and_libraries_go_from_server_to_server_and_back() {
 fn payloads_of_streams_go_both_ways() {
     let redis = Redis::start();
     make_streams(redis.port);
-    // It stays pending, which commands cannot achieve.
+    // The deleted entry stays pending. Commands cannot achieve that, but a payload of DUMP can.
     redis.ask(&["XDEL", "long", "60-0"]);
     let expected = shown(redis.port);
     let dir = tempfile::tempdir().unwrap();

@@ -1,4 +1,5 @@
-//! `bench tpcc` and `bench voter` from outside: their reports, a crash and the conditions after it, and their refusals.
+//! `bench tpcc` and `bench voter`, tested through the command: their reports, the consistency conditions after a
+//! crash, and their refusals.
 
 use std::path::PathBuf;
 
@@ -77,11 +78,11 @@ fn repair_of_a_damaged_log_leaves_a_database_that_meets_the_conditions() {
     let dir = tempfile::tempdir().unwrap();
     let (data, to) = (dir.path().join("db"), dir.path().join("repaired"));
     let on = |data| [&SMALL[..], &["--data", arg(data)]].concat();
-    // With few clients, blocks have few calls. Damage in the last block would look like a torn tail, and on a busy
-    // machine many calls share one block.
+    // With few clients each block has few calls. On a busy machine many calls can share a block. If all were in the
+    // last block, damage there would look like a torn tail.
     let calls = ["--txns", "400", "--clients", "8", "--crash", "--json"];
     json(&[&on(&data)[..], &calls].concat());
-    // A byte behind the populated tables, in the calls.
+    // The byte lies behind the records of the populated tables, among those of the calls.
     let used = |path: &PathBuf| {
         let bytes = std::fs::read(path).unwrap();
         bytes.iter().rposition(|byte| *byte != 0).unwrap_or(0)

@@ -1,4 +1,4 @@
-//! `bench update` from outside: its report, and a restore from its archive.
+//! `bench update`, tested through the command: its report, and a restore from its archive.
 
 use serde_json::Value;
 
@@ -196,7 +196,7 @@ fn bench_update_of_a_tree_leaves_what_each_method_restarts() {
     ] {
         assert!(tree[field].as_u64() > Some(0), "{field}: {report}");
     }
-    // Two workers may wait for rows of each other, but never for ever.
+    // Two workers may each wait for rows that the other has, but must not do so for ever.
     assert!(report["log_bytes_per_txn"].as_f64() > Some(10.0 * 200.0));
     for method in ["log0", "log1", "log2", "sql1", "sql2", "aries"] {
         let way = [
@@ -214,12 +214,12 @@ fn bench_update_of_a_tree_leaves_what_each_method_restarts() {
         );
         assert_eq!(restarted["rows"], 3000, "{method}");
     }
-    // A second run continues where the first stopped, and closes the database.
+    // A second run continues with the database of the first, and then closes it.
     let report = json(&[&on[..], &["--scheme", "logical", "--digest", "--json"]].concat());
     assert_eq!(report["load_seconds"], 0.0);
     let (code, text) = ended(&["digest", "--data", arg(&data)]);
     assert_eq!((code, text.trim()), (0, report["digest"].as_str().unwrap()));
-    // In memory, without Δ records.
+    // A run in memory, whose log has no Δ records.
     let by_page = ["--scheme", "physiological", "--json"];
     let report = json(&[&shape[..], &pool, &run, &by_page].concat());
     assert_eq!(report["tree"]["delta_bytes"], 0, "{report}");
@@ -232,7 +232,7 @@ fn bench_update_of_a_tree_leaves_what_each_method_restarts() {
     assert!(refused(&["--scheme", "physiological"]).contains("scheme logical, not physiological"));
     assert!(refused(&["--scheme", "logical", "--partitions", "4"]).contains("--partitions"));
     assert!(refused(&["--scheme", "logical", "--archive", "a"]).contains("--archive"));
-    // Options of a tree, for a database without one.
+    // These options apply only to a tree, but this database has none.
     assert!(refused(&[]).contains("--scheme"));
     let few = ["--scheme", "logical", "--pool-pages", "7", "--txns", "5"];
     let (code, text) = ended(&[&shape[..], &few].concat());

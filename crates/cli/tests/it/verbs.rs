@@ -1,4 +1,4 @@
-//! Help, usage errors, and the verbs' output on a healthy database.
+//! Help, usage errors, and the output of verbs for a healthy database.
 
 use crate::support::{Reply, Server, arg, ended, perdura};
 
@@ -105,7 +105,7 @@ fn a_place_without_a_database_is_an_error_and_stays_as_it_is() {
     assert!(!missing.exists());
 }
 
-/// Collects every file below a directory with its contents.
+/// Adds every file below a directory, with its contents, to `out`.
 fn contents(dir: &std::path::Path, out: &mut Vec<(std::path::PathBuf, Vec<u8>)>) {
     for entry in std::fs::read_dir(dir).unwrap() {
         let path = entry.unwrap().path();
@@ -130,7 +130,7 @@ fn the_verbs_for_stopped_databases_agree_and_change_nothing() {
     assert_eq!(server.ask(&["SAVE"]), Reply::Status("OK".into()));
     server.ask(&["SET", "later", "than the checkpoint", "PX", "100000000"]);
 
-    // While the server runs, they report that and end.
+    // While a server runs, these verbs report that and end.
     for verb in ["digest", "verify"] {
         let (code, text) = ended(&[verb, "--data", arg(&data)]);
         assert_eq!(code, 1, "{text}");
@@ -215,7 +215,7 @@ fn the_verbs_for_stopped_databases_agree_and_change_nothing() {
     contents(&data, &mut after);
     assert!(before == after, "a reading verb changed a file");
 
-    // A real restart closes cleanly, and the data is the same.
+    // A restart that is not a dry run closes the database cleanly. The data stays the same.
     let (code, text) = ended(&["restart", "--data", arg(&data)]);
     assert_eq!(code, 0, "{text}");
     assert_eq!(json(&["dump", "anchor"])["clean"], true);
@@ -230,7 +230,7 @@ fn what_was_fixed_at_creation_cannot_be_changed_by_an_option() {
     let (code, text) = ended(&["serve", "--data", arg(&data), "--partitions", "16"]);
     assert_eq!(code, 2, "{text}");
     assert!(text.contains("made with 8"), "{text}");
-    // Without options it is opened with the values it was made with.
+    // Without flags the database is opened with the values that it was created with.
     let server = Server::start(&data, &[]);
     assert_eq!(server.ask(&["PING"]), Reply::Status("PONG".into()));
     server.stop();

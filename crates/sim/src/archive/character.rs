@@ -1,36 +1,36 @@
-//! The character of a run of the archive: the sizes of runs, the moments that merging keeps, and the odds of each kind
-//! of step.
+//! The character of a run in archive mode: the sizes of the archive's runs, the moments that merging keeps,
+//! and the odds of each kind of step.
 
 use fastrand::Rng;
 
 use crate::swarm::{Swarm, pick, shift, sometimes};
 
-/// The character of a run.
+/// The character of a run in archive mode.
 #[derive(Debug, Clone)]
 pub(crate) struct Character {
-    /// The approximate bytes of the records of a run.
+    /// The approximate bytes of the records in one run of the archive.
     pub workspace_bytes: usize,
-    /// The number of runs that are merged into one.
+    /// The number of runs that one merge combines.
     pub fan_in: usize,
-    /// The grain of moments: merging keeps each moment whose epoch is a multiple of it. `None`: merging combines no
+    /// Merging keeps each moment whose epoch is a multiple of this number. `None`: merging combines no
     /// records.
     pub grain: Option<u64>,
-    /// The most steps that a machine of the archive takes at once.
+    /// The most steps that the archiver, or another part of the archive, takes in a row.
     pub stride: u32,
     /// Odds that the newest image rots before a restart, of 100.
     pub rots: u8,
-    /// Odds that a step is one of the archive's, of 100.
+    /// Odds that a step of the run is a step of the archive, of 100.
     pub share: u8,
     /// Odds of the kinds of step.
     pub odds: Odds,
-    /// Odds that a crash takes the archive's disk as well, of 100.
+    /// Odds that a crash of the database also crashes the archive's disk, of 100.
     pub together: u8,
     /// Odds that a life ends with the loss of the database's disks, of 100.
     pub losses: u8,
     /// Odds that a restore is interrupted, of 100.
     pub interrupted: u8,
-    /// The most bytes that wait in the backlog while the archive is away. `None`: no backlog exists, and the log keeps
-    /// all.
+    /// The most bytes of log in the backlog while the archive is unavailable. `None`: the run has no backlog,
+    /// and the log keeps everything.
     pub backlog: Option<u64>,
 }
 
@@ -39,17 +39,17 @@ pub(crate) struct Character {
 pub(crate) struct Odds {
     /// The archiver takes a step.
     pub archive: u32,
-    /// A run is requested.
+    /// The archiver is asked to end its run.
     pub cut: u32,
     /// The merger takes a step.
     pub merge: u32,
     /// A backup begins or continues.
     pub back_up: u32,
-    /// The agent begins, merges, or is killed.
+    /// The agent starts, merges, or is killed.
     pub agent: u32,
-    /// A moment is restored and compared.
+    /// A moment is restored and compared with the model.
     pub drill: u32,
-    /// Every object is read.
+    /// Every object of the archive is read.
     pub verify: u32,
     /// A fault of the archive's disk is planned.
     pub fault: u32,
@@ -57,7 +57,7 @@ pub(crate) struct Odds {
     pub power: u32,
     /// The archive's disk becomes unavailable or available again.
     pub absence: u32,
-    /// Time passes.
+    /// The clock advances.
     pub age: u32,
 }
 
@@ -80,7 +80,8 @@ impl Odds {
 }
 
 impl Character {
-    /// Draws the character of a seed. Makes the client's smaller, because what is restored is written page by page.
+    /// Draws the character of a seed. Also makes the client's values smaller, because a restore writes page
+    /// by page.
     pub(crate) fn draw(rng: &mut Rng, swarm: &mut Swarm) -> Character {
         swarm.medium = swarm.medium.min(10);
         swarm.large = if rng.u8(0..8) == 0 { swarm.large } else { 0 };

@@ -41,7 +41,8 @@ impl ArchiveWorld {
                 self.told.epoch
             ));
         }
-        // The archive may have durable transactions of the last life that were not acknowledged.
+        // The archive may hold transactions of the last life that are durable but were never
+        // acknowledged.
         let mut timeline = self.timeline.clone();
         let runs = store.readable_runs();
         let runs = runs.map_err(|error| format!("the runs of a lost database: {error}"))?;
@@ -55,7 +56,7 @@ impl ArchiveWorld {
         };
         let plan = match self.plan(&wish) {
             Ok(plan) => plan,
-            // Merging no longer keeps the moment.
+            // Merging has removed the moment.
             Err(_) if target.is_some() => return Ok(()),
             Err(error) => return Err(format!("the restore of a lost database: {error}")),
         };
@@ -99,8 +100,8 @@ impl ArchiveWorld {
         Ok(())
     }
 
-    /// Damages the newest of two images before some restarts. The next life then starts from the older one, while a
-    /// backup of the newest may be in the archive.
+    /// Damages the newest of two images before some restarts. The next life then starts from the older image,
+    /// although the archive may have a backup of the newest.
     pub(crate) fn rot_image(&mut self) -> Check {
         if self.rng.u8(0..100) >= self.character.rots {
             return Ok(());
@@ -121,7 +122,7 @@ impl ArchiveWorld {
         Ok(())
     }
 
-    /// Draws the moment that the next life begins with: mostly the last.
+    /// Draws the moment at which the next life begins: mostly the last moment.
     fn draw_target(&mut self, timeline: &Timeline, held: Epoch) -> Option<Epoch> {
         let epochs = timeline.epochs(&Model::default());
         if self.rng.bool() || epochs.is_empty() {

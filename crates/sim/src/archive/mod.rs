@@ -1,13 +1,13 @@
 //! The world of the archive: the product with its archive on a separate disk.
 //!
-//! The product's client writes and reads as in its own mode, on disks that fail. Between the client's steps come those
-//! of the archiver, the merger, a backup and an agent in another process. They work on the archive's disk, which fails
-//! by itself, is unavailable for a while, and loses power alone or together with the database. A life ends in a crash,
-//! or with the loss of all of the database's disks. Then a restore makes the next life, at the last moment that the
-//! archive holds or at any other.
+//! The client writes and reads as in the product's mode, on disks that fail. Between the client's steps come
+//! those of the archiver, the merger, a backup and an agent in another process. They work on the archive's
+//! disk. This disk can fail, become unavailable for a while, or lose power, alone or together with the
+//! database. A life ends in a crash, or with the loss of all of the database's disks. After such a loss a
+//! restore makes the next life, at the last moment that the archive holds or at an earlier one.
 //!
-//! Each restored database is compared with the state of its moment, in whichever earlier life that was. After each
-//! crash of the archive, everything that it has acknowledged must be there.
+//! Each restored database is compared with the state of its moment, even if that moment lies in an earlier
+//! life. After each crash of the archive's disk, everything that the archive has acknowledged must be there.
 //!
 //! | module | one idea |
 //! |---|---|

@@ -1,4 +1,4 @@
-//! Restores of a moment onto empty disks, and their comparison with the timeline.
+//! Restores a moment onto empty disks and compares the result with the timeline.
 
 use std::sync::Arc;
 
@@ -18,10 +18,10 @@ use crate::report::Check;
 use super::timeline::Timeline;
 use super::world::ArchiveWorld;
 
-/// The most moments of an archive that are all restored at the end of a run.
+/// At the end of a run every moment of the archive is restored if there are at most this many.
 const EVERY_MAX: usize = 24;
 
-/// The target of a restore.
+/// The database, the moment and the backup of one restore.
 pub(crate) struct Wish {
     pub uuid: Uuid,
     /// `None`: the last moment.
@@ -30,15 +30,15 @@ pub(crate) struct Wish {
     pub backup: Option<BackupId>,
 }
 
-/// Returns the first moment that an archive promises. The transactions of the moment that a database was restored at
-/// are in its parent's archive.
+/// Returns the first moment that this archive must be able to restore. If the database was itself restored at
+/// a moment, that moment and all earlier ones belong to the archive of its parent.
 fn first_moment(manifest: &Manifest) -> Epoch {
     let parent = manifest.parent.map(|parent| Epoch(parent.epoch.0 + 1));
     manifest.begin.max(parent.unwrap_or_default())
 }
 
 impl ArchiveWorld {
-    /// Returns the environment of disks.
+    /// Returns the environment of a database on these disks.
     fn env_of(&self, disks: &[Arc<SimDisk>]) -> Env {
         self.world.env(disks)
     }
@@ -52,7 +52,7 @@ impl ArchiveWorld {
             .collect()
     }
 
-    /// Returns a plan from the archive as it is on its disk.
+    /// Returns a plan for a restore, made from the archive's disk.
     pub(crate) fn plan(&self, wish: &Wish) -> Result<RestorePlan, Error> {
         let store = Store::read_only(self.store.life(), &wish.uuid)?;
         let Some(id) = wish.backup else {
@@ -89,8 +89,8 @@ impl ArchiveWorld {
         )
     }
 
-    /// Restores a moment of the database's archive and compares it. Sometimes also tries a restore of each kind that
-    /// must be refused.
+    /// Restores a moment from the database's archive and compares the result with the model. Sometimes also
+    /// tries one restore of each kind that must be refused.
     pub(crate) fn drill(&mut self) -> Check {
         if !self.told.exists || self.is_gone {
             return Ok(());
@@ -100,7 +100,8 @@ impl ArchiveWorld {
         self.restore_one(uuid, &timeline, &model).map(drop)
     }
 
-    /// Returns whether a moment must be restorable: merging keeps it, and the archive has it.
+    /// Returns whether a moment must be restorable: merging keeps this moment, and the archive
+    /// holds its epoch.
     fn is_promised(
         &self,
         epoch: Epoch,
@@ -113,7 +114,7 @@ impl ArchiveWorld {
         begin <= epoch && epoch <= held && is_kept
     }
 
-    /// Restores a moment drawn by the seed. Returns whether the archive had one.
+    /// Restores a moment drawn by the seed. Returns whether the archive had that moment.
     pub(crate) fn restore_one(
         &mut self,
         uuid: Uuid,
@@ -162,7 +163,7 @@ impl ArchiveWorld {
         Ok(true)
     }
 
-    /// Restores a target and compares it with the expected state.
+    /// Restores a target and compares the result with the expected state.
     pub(crate) fn restore_and_compare(
         &mut self,
         wish: &Wish,
@@ -210,13 +211,13 @@ impl ArchiveWorld {
         self.check_digest(&core, report.epoch.0, report.parent == self.uuid())
     }
 
-    /// Compares the digest of the restored database with that of the running one, if everything is durable and the
-    /// moment is the end.
+    /// Compares the digests of the restored and the running database. Does so only if the running database
+    /// has everything durable and the restored moment is its last.
     fn check_digest(&mut self, core: &Core, epoch: u64, is_own: bool) -> Check {
         let Some(live) = &self.world.machine.engine else {
             return Ok(());
         };
-        // An ancestor is compared by its rows alone.
+        // For the archive of an ancestor, the comparison of rows is enough.
         if !is_own || self.stopped || !live.is_idle() || epoch < live.durable() {
             return Ok(());
         }
@@ -235,7 +236,8 @@ impl ArchiveWorld {
         Ok(())
     }
 
-    /// Interrupts a restore by a power cut at some I/O. What is left must be nothing, be refused, or be whole.
+    /// Interrupts a restore by a power cut at some I/O. The disks must then hold no database, one that an
+    /// open refuses, or the whole restored database.
     fn interrupt(&mut self, plan: &RestorePlan, expected: &State) -> Check {
         let disks = self.empty_disks();
         let cut = self.rng.u64(1..=30).min(self.rng.u64(1..=30));
@@ -277,8 +279,8 @@ impl ArchiveWorld {
         Ok(())
     }
 
-    /// Archives everything at the end of a run. The last moment must then be the live one. In a small history every
-    /// moment is restored.
+    /// Archives everything at the end of a run. The last moment of the archive must then equal the live
+    /// state. In a small history every moment is restored.
     pub(crate) fn archive_all(&mut self) -> Check {
         self.is_gone = false;
         self.mend_store()?;

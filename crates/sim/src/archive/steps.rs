@@ -1,4 +1,5 @@
-//! The steps of the archive in a life: archiver, merger, backup and agent, one after the other as the seed draws them.
+//! The steps of the archive in a life. The seed draws whether archiver, merger, backup or agent takes the
+//! next step.
 
 use std::sync::Arc;
 
@@ -30,12 +31,12 @@ pub(crate) struct Backing {
 enum Stage {
     /// The image is being copied, and is held until the copy ends.
     Copy(Box<BackupCopy>, Pin),
-    /// The archive must hold the log up to the image's end.
+    /// The backup waits until the archive holds the log up to the image's end.
     Wait(BackupSummary),
     Publish(Box<Publication>, BackupSummary),
 }
 
-/// Another process that has only the archive's directory.
+/// Another process, which has access to the archive's directory alone.
 pub(crate) struct Agent {
     store: Arc<Store>,
     merger: Option<Merger>,
@@ -93,7 +94,7 @@ impl ArchiveWorld {
         Ok(())
     }
 
-    /// Takes a step of the archiver. `None`: it failed as it may.
+    /// Takes a step of the archiver. `None`: the step failed, and an injected fault explains that.
     pub(crate) fn archiver_step(&mut self) -> Check<Option<ArchiverStep>> {
         let (Some(archiving), Some(core)) = (&mut self.archiving, &self.world.machine.engine)
         else {
@@ -159,7 +160,7 @@ impl ArchiveWorld {
         }
     }
 
-    /// Closes the archive in another machine of the same process, which releases it as soon as it can.
+    /// Ends the backup and takes steps of the merger, so that both release an archive that has failed.
     fn let_go(&mut self) -> Check {
         self.end_backup();
         self.merger_steps()?;
@@ -262,7 +263,8 @@ impl ArchiveWorld {
         };
         let image = pin.anchor().image(pin.slot());
         let manifest = store.manifest();
-        // The product takes a checkpoint first. Its image is new, and no older than the archive.
+        // The product takes a checkpoint before a backup. So its image is new and not older than
+        // the archive; other images are skipped.
         let is_older = image.begin_epoch.is_none_or(|begin| begin < manifest.begin);
         if is_older || manifest.backups().any(|id| id.k == image.k) {
             return Ok(());
@@ -280,13 +282,13 @@ impl ArchiveWorld {
                 self.image_is_held = true;
                 Ok(())
             }
-            // The archive has it already.
+            // The archive already has a backup of this image.
             Err(Error::Usage(_)) => Ok(()),
             Err(error) => self.store_failed("a backup's begin", &error),
         }
     }
 
-    /// Takes a step of a backup. `None`: it is over.
+    /// Takes a step of a backup. `None`: the backup has ended.
     fn advance_backup(&mut self, store: &Arc<Store>, stage: Stage) -> Check<Option<Stage>> {
         match stage {
             Stage::Copy(copy, _) if self.rng.u8(0..100) == 0 => {
@@ -330,7 +332,7 @@ impl ArchiveWorld {
                     self.reach("backup");
                     Ok(None)
                 }
-                // Another attempt has added it.
+                // Another attempt has already published this backup.
                 Err(Error::Usage(_)) if self.told.backups.contains(&summary.header.id) => Ok(None),
                 Err(error) => self
                     .store_failed("a backup's publication", &error)
@@ -398,7 +400,7 @@ impl ArchiveWorld {
         }
     }
 
-    /// Reads every object.
+    /// Reads and checks every object of the archive.
     fn verify_archive(&mut self) -> Check {
         if !self.told.exists || self.is_gone {
             return Ok(());

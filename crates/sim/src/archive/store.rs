@@ -16,19 +16,22 @@ impl ArchiveWorld {
         self.store.faults_struck()
     }
 
-    /// Returns whether an injected fault explains a failure of the archive's disk.
+    /// Returns whether the archive's disk has a reason to fail: a fault, a power cut, or its
+    /// absence.
     pub(crate) fn store_may_fail(&self) -> bool {
         self.is_gone || !self.store.has_power() || self.store_faults() > self.store_faults_before
     }
 
-    /// Judges an error of a step of the archive. Closes everything of the archive that this process has open.
+    /// Accepts an error of a step of the archive if a fault explains it, and repairs the archive's disk.
+    /// Sometimes abandons the backup.
     ///
     /// # Errors
     /// A contradiction, if nothing explains the error.
     pub(crate) fn store_failed(&mut self, step: &str, error: &Error) -> Check {
         let is_explained = self.store_may_fail()
             || self.faults_struck() > self.faults_before
-            // A failed publication has stopped the store until the archiver opens it again.
+            // A failed publication has stopped the archive's store until the archiver opens the
+            // store again.
             || matches!(error, Error::LogFull(_) | Error::Stopped(_));
         if error.family() == Family::Corruption || !is_explained {
             return Err(format!("{step}: {error}"));
@@ -43,7 +46,7 @@ impl ArchiveWorld {
         Ok(())
     }
 
-    /// Repairs the archive's disk: it has power and no planned faults.
+    /// Repairs the archive's disk: restores its power and removes all planned faults.
     pub(crate) fn mend_store(&mut self) -> Check {
         if !self.store.has_power() {
             self.cut_store_power();
@@ -58,7 +61,7 @@ impl ArchiveWorld {
         Ok(())
     }
 
-    /// Crashes the machine of the archive's disk, and with it an agent that runs there.
+    /// Crashes the machine of the archive's disk. An agent on this machine dies too.
     fn cut_store_power(&mut self) {
         self.agent = None;
         self.close_archive();
@@ -79,8 +82,8 @@ impl ArchiveWorld {
         }
     }
 
-    /// Follows a crash of the database: its process no longer has the archive open, and the archive's disk may have
-    /// lost power too.
+    /// Simulates the effect of a database crash on the archive: the dead process has closed it, and its disk
+    /// may have lost power too.
     pub(crate) fn store_crashes_too(&mut self) {
         self.close_archive();
         if self.rng.u8(0..100) < self.character.together {

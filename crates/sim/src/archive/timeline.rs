@@ -14,7 +14,8 @@ pub(crate) struct Timeline {
 }
 
 impl Timeline {
-    /// Keeps the epochs up to `durable` of a life that ends, the ones that a restart has brought back.
+    /// Adds the transactions of an ended life that a restart has brought back: all with epochs up to
+    /// `durable`.
     pub(crate) fn keep(&mut self, model: &Model, durable: u64) {
         let survived = model
             .history()
@@ -27,7 +28,7 @@ impl Timeline {
         );
     }
 
-    /// Follows a restore to an epoch: what came later belongs to another timeline.
+    /// Drops all transactions after `epoch`, because the database was restored at `epoch`.
     pub(crate) fn branch(&mut self, epoch: u64) {
         self.past.retain(|(at, _)| *at <= epoch);
         debug_assert!(
@@ -36,7 +37,7 @@ impl Timeline {
         );
     }
 
-    /// Returns the state of an epoch, in the life of `model` or an earlier one.
+    /// Returns the state at an epoch of this life, whose model is `model`, or of an earlier life.
     pub(crate) fn state_at(&self, epoch: u64, model: &Model) -> State {
         let mut state = State::new();
         let all = self.past.iter().chain(model.history());
@@ -46,7 +47,7 @@ impl Timeline {
         state
     }
 
-    /// Returns the epochs in which something has changed.
+    /// Returns every epoch in which a row changed.
     pub(crate) fn epochs(&self, model: &Model) -> BTreeSet<u64> {
         let all = self.past.iter().chain(model.history());
         all.map(|(epoch, _)| *epoch).collect()

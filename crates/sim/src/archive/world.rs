@@ -26,7 +26,7 @@ use super::character::Character;
 use super::steps::{Agent, Backing};
 use super::timeline::Timeline;
 
-/// The acknowledgements of a database's archive. They must be there after any failure of the archive's disk.
+/// The archive's acknowledgements. What they cover must be there after any failure of the archive's disk.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Told {
     /// True if the archive exists.
@@ -38,7 +38,7 @@ pub(crate) struct Told {
     pub backups: Vec<BackupId>,
 }
 
-/// A database that was lost, while its archive is still there.
+/// A database that was lost but whose archive still exists.
 pub(crate) struct Ancestor {
     pub uuid: Uuid,
     pub timeline: Timeline,
@@ -56,19 +56,20 @@ pub(crate) struct ArchiveWorld {
     pub region: Arc<RegionDigest>,
     pub archiving: Option<Archiving>,
     pub merging: Option<Merging>,
-    /// True if other machines of the process were asked to close an archive that has failed.
+    /// True if the other machines of the process have been asked to close an archive that failed.
     pub is_let_go: bool,
     pub backing: Option<Backing>,
     pub agent: Option<Agent>,
     pub told: Told,
     pub ancestors: Vec<Ancestor>,
-    /// True while the archive's disk is unavailable. A step brings it back.
+    /// True while the archive's disk is unavailable. A later step makes it available again.
     pub is_gone: bool,
-    /// The number of faults of the archive's disk that are accounted for.
+    /// The number of faults of the archive's disk that have already explained an error. Only
+    /// further faults explain a new one.
     pub store_faults_before: u64,
     /// The number of calls of [`fresh`](Self::fresh).
     pub drawn: u64,
-    /// The number of runs that this life's archive got from its backlog.
+    /// The number of runs that this life has moved from its backlog to the archive.
     pub drained: u64,
 }
 
@@ -120,7 +121,7 @@ impl ArchiveWorld {
         self.world.core().anchor().get().uuid
     }
 
-    /// Counts a rare state.
+    /// Counts one occurrence of a rare state.
     pub(crate) fn reach(&mut self, mark: &'static str) {
         *self.tally.reached.entry(mark).or_default() += 1;
     }
@@ -146,7 +147,7 @@ impl ArchiveWorld {
         self.drained = 0;
     }
 
-    /// Gives up the backup that is being made.
+    /// Abandons the backup in progress.
     pub(crate) fn end_backup(&mut self) {
         self.backing = None;
         self.image_is_held = false;
@@ -258,7 +259,8 @@ impl Lives for ArchiveWorld {
     }
 
     fn check_copies(&mut self, copies: Option<Vec<Arc<SimDisk>>>) -> Check {
-        // The image that would have to replace it has rotted.
+        // Other restarts of the copies damage the newest image. After rot the older image might not
+        // replace it, so they are left out.
         let copies = copies.filter(|_| !self.disks.iter().any(|disk| has_rotted(disk)));
         self.world.check_copies(copies)
     }

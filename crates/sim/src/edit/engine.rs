@@ -10,7 +10,8 @@ use crate::streams::StreamModel;
 use crate::value::{Name, Score, Value, digest, name_bytes, score_of};
 
 impl Edit {
-    /// Runs the change on the engine. `held` is the model's value, which names an item to look for.
+    /// Runs the change on the engine. `held` is the model's value before the change; some changes
+    /// look for one of its items.
     pub(crate) fn run(
         &self,
         tx: &mut Tx<'_>,
@@ -25,8 +26,8 @@ impl Edit {
         }
     }
 
-    /// Runs the change on the elements of a draft, of which there are `held`. Returns false for a change that drafts do
-    /// not have.
+    /// Runs the change on a draft with `held` elements. Returns false for a change that drafts do not
+    /// support.
     pub(crate) fn write(
         &self,
         tx: &mut Tx<'_>,

@@ -1,4 +1,5 @@
-//! The clients of a database whose transactions lock rows, and their knowledge of its rows.
+//! The clients of a database whose transactions lock rows, and the content that they expect of its
+//! rows.
 
 use std::fmt::Debug;
 
@@ -22,7 +23,7 @@ pub(crate) struct Client<T, S, R> {
 /// The clients, and the oracle that their transactions build.
 pub(crate) struct Clients<E: Interleaved, S, R> {
     running: Vec<Client<E::Txn, S, R>>,
-    /// The number of clients so far, which is the number of the newest.
+    /// The number of clients that have begun, which is also the number of the newest client.
     ever: u64,
     pub oracle: Oracle<S, R>,
 }
@@ -43,7 +44,7 @@ where
     S: Ord + Clone + Debug,
     R: Clone + Eq + Debug,
 {
-    /// Begins a transaction of another client, unless enough run.
+    /// Begins a transaction of a new client, unless the maximum is running.
     pub fn begin(&mut self, engine: &E) {
         if self.running.len() < CLIENTS_MAX {
             self.ever += 1;
@@ -56,7 +57,8 @@ where
         }
     }
 
-    /// Draws the place of one of the clients. A client that rolls back is only drawn if `rolls_back_too`.
+    /// Draws the index of a running client. Clients that are rolling back are drawn only if
+    /// `rolls_back_too`.
     pub fn pick(&self, rng: &mut Rng, rolls_back_too: bool) -> Option<usize> {
         let may = |client: &Client<E::Txn, S, R>| rolls_back_too || !client.rolls_back;
         let fit: Vec<usize> = (0..self.running.len())
@@ -65,19 +67,19 @@ where
         (!fit.is_empty()).then(|| fit[rng.usize(0..fit.len())])
     }
 
-    /// Returns the client in a place.
+    /// Returns the client with an index.
     pub fn at(&mut self, at: usize) -> &mut Client<E::Txn, S, R> {
         &mut self.running[at]
     }
 
-    /// Returns whether no other client holds a spot.
+    /// Returns whether the client with index `at` may lock a spot: no other client holds it.
     pub fn may_lock(&self, at: usize, spot: &S) -> bool {
         let holder = self.oracle.holder(spot);
         holder.is_none_or(|holder| holder == self.running[at].number)
     }
 
-    /// Returns the content of a spot: the last write of its holder, or the last commit. `None`: its holder rolls back,
-    /// and the oracle cannot know which of its changes are undone so far.
+    /// Returns the content of a spot: the last write of its holder, or the last commit. `None`: the holder is
+    /// rolling back, and the oracle cannot know which of its changes have already been undone.
     pub fn expected(&self, spot: &S) -> Option<Option<R>> {
         let holder = self.oracle.holder(spot);
         let holder = holder.and_then(|number| self.running.iter().find(|c| c.number == number));
@@ -90,14 +92,15 @@ where
         Some(wrote.map_or_else(committed, |(_, row)| row.clone()))
     }
 
-    /// Notes that a client has locked a spot and left a row there, or no row.
+    /// Notes that a client has locked a spot and written it. `row` is the row that it left there;
+    /// `None`: no row.
     pub fn wrote(&mut self, at: usize, spot: S, row: Option<R>) {
         let client = &mut self.running[at];
         self.oracle.lock(&spot, client.number);
         client.writes.push((spot, row));
     }
 
-    /// Commits the client in a place, which then waits for its epoch.
+    /// Commits the client with an index. The client then waits for the epoch of its commit.
     pub fn commit(&mut self, at: usize, engine: &E) -> Committed {
         let client = self.running.swap_remove(at);
         let committed = engine.commit(client.txn);
@@ -106,7 +109,7 @@ where
         committed
     }
 
-    /// Removes a client that has rolled back to the end, or leaves the rest to the engine. Returns its transaction.
+    /// Removes a client whose rollback has ended, or is left to the engine. Returns its transaction.
     pub fn roll_back(&mut self, at: usize) -> E::Txn {
         let client = self.running.swap_remove(at);
         self.oracle.abort(client.number);
@@ -118,7 +121,7 @@ where
         self.running.is_empty()
     }
 
-    /// Follows a power cut: no transaction runs any more.
+    /// Removes all clients after a power cut.
     pub fn forget(&mut self) {
         self.running.clear();
     }

@@ -14,7 +14,7 @@ pub(crate) trait Interleaved {
 
     /// Begins a transaction.
     fn begin(&self) -> Self::Txn;
-    /// Commits a transaction: it is visible to others, and durable with its epoch.
+    /// Commits a transaction. Others see it at once; it is durable when its epoch is.
     fn commit(&self, txn: Self::Txn) -> Committed;
 }
 
@@ -42,7 +42,7 @@ impl Interleaved for Steal {
     }
 }
 
-/// Makes a database of the crate `perdura_steal` the simulator's engine. All of them have these methods.
+/// Implements the simulator's traits for a database of the crate `perdura_steal`.
 macro_rules! interleaved {
     ($engine:ident) => {
         $crate::machine::engine!(
@@ -57,7 +57,7 @@ macro_rules! interleaved {
 
 pub(crate) use interleaved;
 
-/// Takes a part of closing the epoch.
+/// Takes one step of closing the epoch: begins it, or seals a drawn stream's part.
 pub(crate) fn close_part<E: Engine + Deref<Target = Life>>(machine: &mut Machine<E>) {
     let stream = machine.draw_stream();
     match machine.rng.u8(0..3) {

@@ -1,4 +1,4 @@
-//! The character of a run: the sizes, and the odds of each kind of step.
+//! The character of a run in mirror mode: the sizes, and the odds of each kind of step.
 
 use fastrand::Rng;
 use perdura::CoreOptions;
@@ -24,7 +24,7 @@ pub(super) struct Character {
     pub value_max: u16,
     /// The number of virtual partitions.
     pub partitions: u16,
-    /// The bytes of a stream that may be shipped and not synced.
+    /// The most bytes of a stream that may be shipped before they are synced.
     pub tail_bytes: u64,
     /// The number of planned lives.
     pub lives: u32,
@@ -32,15 +32,16 @@ pub(super) struct Character {
     pub steps: u32,
     /// Odds that a life has a fault of a disk planned, of 100.
     pub faults: u8,
-    /// Odds that an open is disturbed, of 100.
+    /// Odds that faults strike while the database is opened, of 100.
     pub nested: u8,
-    /// Odds that a life ends asleep, of 100.
+    /// Odds that a life ends with its process asleep, of 100.
     pub sleeps: u8,
     /// Odds that a life ends cleanly, of 100.
     pub clean: u8,
-    /// Odds that a life ends together with nodes, of 100.
+    /// Odds that a power cut at the end of a life also strikes nodes, of 100.
     pub together: u8,
-    /// The profile of what crashes keep. `None`: it is drawn for each crash.
+    /// The profile that decides which unsynced writes survive a crash. `None`: drawn for each
+    /// crash.
     pub profile: Option<CrashProfile>,
     /// Odds of the kinds of step, as weights.
     pub odds: [u32; KINDS],

@@ -1,4 +1,4 @@
-//! The chain of lives, and the end of each of them.
+//! The chain of lives, and the end of each life.
 
 use std::sync::Arc;
 
@@ -12,13 +12,13 @@ use super::trouble::Trouble;
 use super::world::World;
 use super::writer::Writer;
 
-/// The number of transactions from which on a run counts.
+/// A run counts only if it has at least this many transactions.
 const TRANSACTIONS_MIN: u64 = 20;
-/// The most rounds in which a mirror forms or ends when nothing fails.
+/// The most rounds that a mirror needs to form or to end when nothing fails.
 const ROUNDS_MAX: u32 = 120;
 
 impl World {
-    /// Runs lives and their ends until the planned ones are over and the run counts.
+    /// Runs lives one after another, until all planned lives have ended and the run counts.
     pub fn chain(&mut self) -> Check {
         let mut writer = self.take_over(Writer::nothing())?;
         for life in 1.. {
@@ -63,13 +63,13 @@ impl World {
         self.observe(writer)
     }
 
-    /// Removes all faults.
+    /// Repairs everything that is broken and removes all planned faults.
     pub fn calm(&mut self) {
         faults::clear(&self.disks);
         self.trouble(Trouble::heal);
     }
 
-    /// Sometimes takes a few steps of a process that was replaced or will be.
+    /// Sometimes takes a few steps of the sleeping process, which was replaced or will be.
     fn step_sleeper(&mut self) -> Check {
         if self.asleep.is_none() || self.rng.u8(0..8) > 0 {
             return Ok(());
@@ -88,7 +88,8 @@ impl World {
         Ok(())
     }
 
-    /// Ends a life: cleanly, asleep, in a power cut, or in a power cut that nodes do not survive either.
+    /// Ends a life in one of four ways: cleanly, asleep, by a power cut, or by a power cut that also
+    /// strikes nodes.
     fn end(&mut self, writer: &mut Writer) -> Check {
         assert!(writer.core.is_some(), "a process ends once");
         let power = self.has_power();
@@ -119,8 +120,9 @@ impl World {
         Ok(())
     }
 
-    /// Gives the disks to the next process. They are as a crash leaves them, or have everything that was written. In
-    /// the second case, operations that were in flight land at any time, in the file as it is at that time.
+    /// Gives the disks to the next process. They are either as a crash leaves them, or hold everything that
+    /// was written. In the second case, operations that were in flight land at any later time, in the file as
+    /// it is at that time.
     fn take_disks_away(&mut self, writer: &mut Writer) -> Check {
         if self.character.profile.is_some() || self.rng.bool() {
             self.crash_disks();
@@ -140,7 +142,7 @@ impl World {
         Ok(())
     }
 
-    /// Crashes the machine of the disks. No process has them open any more.
+    /// Crashes the machine of the disks. After that no process has the disks open.
     pub fn crash_disks(&mut self) {
         let drawn = CrashProfile::ALL[self.rng.usize(0..CrashProfile::ALL.len())];
         let profile = self.character.profile.unwrap_or(drawn);
@@ -182,7 +184,8 @@ impl World {
         self.observe(writer)
     }
 
-    /// Ends the run without faults: the nodes mirror the log, and a clean end needs none of them.
+    /// Ends the run without faults. The nodes must first mirror the log, and after a clean end the
+    /// database must open without nodes.
     fn finish(&mut self, mut writer: Writer) -> Check {
         self.calm();
         self.faults_before = self.faults_struck();

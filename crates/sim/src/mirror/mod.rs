@@ -1,19 +1,20 @@
 //! The world of the mirror: the product whose newest log is in the memory of nodes.
 //!
-//! The real engine runs over disks, a network and an arbiter that fail. Clients write and read. Between their steps
-//! blocks are shipped and copied, frames move one by one, the view changes, and checkpoints run. Nodes are killed,
-//! started again with an empty memory, paused, or cut off in one direction. Connections break or stay half open. The
-//! arbiter fails, also after it has done what it was asked. A life ends cleanly or in a power cut with or without
-//! nodes, or it falls asleep. A sleeping process continues later, while the next one opens the database or after that.
-//! Opens are interrupted at any I/O and begun again. In a quarter of the runs writers have a lease, which an arbiter
-//! that does not answer ends.
+//! The real engine runs over disks, a network and an arbiter that fail. Clients write and read. Between their
+//! steps blocks are shipped and copied, frames move one by one, the view changes, and checkpoints run. Nodes
+//! are killed, started again with an empty memory, paused, or cut off in one direction. Connections break or
+//! stay half open. The arbiter fails, sometimes only after it has carried out the request. A life ends
+//! cleanly or by a power cut that may strike nodes too, or its process falls asleep. A sleeping process
+//! continues while the next process opens the database, or after that. Opens are interrupted at any I/O and
+//! begun again. In a quarter of the runs writers have a lease, which ends if the arbiter does not answer.
 //!
-//! The checks, for each rung by itself:
+//! The checks, made separately for each rung:
 //!
-//! * An open brings back a prefix of the epochs, whole. The prefix has everything that clients were acknowledged at the
-//!   disk's rung. It also has everything acknowledged at the mirror's rung, unless a loss was accepted.
-//! * An open is refused if both nodes of a mirror that the view names are gone, and the refusal names them. An open
-//!   fails for no other reason once the network, the arbiter and the nodes work.
+//! * An open brings back a prefix of the epochs, whole. The prefix has everything that was acknowledged at
+//!   the disk's rung. Unless a loss was accepted, it also has everything that was acknowledged at the
+//!   mirror's rung.
+//! * An open is refused if both nodes of a mirror that the view names are gone, and the refusal names them.
+//!   An open fails for no other reason once the network, the arbiter and the nodes work.
 //! * An accepted loss names the newest epoch that was kept.
 //! * A writer that was replaced acknowledges nothing beyond the epochs of the next life.
 //!

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-/// A value. No two writes have the same.
+/// A value. Each write has a different one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Value {
     pub number: u64,
@@ -39,7 +39,7 @@ pub(super) struct Past {
     base: State,
     live: State,
     history: Vec<(u64, Changes)>,
-    /// The epoch in which each key was written last.
+    /// By key, the epoch of its last write.
     written: BTreeMap<u8, u64>,
 }
 
@@ -76,7 +76,7 @@ impl Past {
         self.history.push((epoch, changes));
     }
 
-    /// Returns the rows if exactly the epochs up to `kept` are kept.
+    /// Returns the rows that must be there if all epochs up to `kept` are kept and no later one is.
     pub fn state_at(&self, kept: u64) -> State {
         let mut state = self.base.clone();
         let kept = self.history.iter().filter(|(epoch, _)| *epoch <= kept);

@@ -12,12 +12,12 @@ use super::past::{Changes, Value};
 use super::world::World;
 use super::writer::{Promise, RUNGS, Writer};
 
-/// Returns the key of a number.
+/// Returns the bytes of the key with this number.
 pub(super) fn key_bytes(key: u8) -> [u8; 4] {
     [b'k', b'e', b'y', key]
 }
 
-/// Returns whether the arbiter failed.
+/// Returns whether this error comes from the arbiter.
 pub(super) fn is_arbiters(error: &Error) -> bool {
     matches!(error, Error::Io { file, .. } if file == "arbiter")
 }
@@ -71,8 +71,8 @@ impl World {
         kind
     }
 
-    /// Gives the clients of a writer all replies that may be given now. Those of a replaced writer must not exceed the
-    /// epochs of the next life.
+    /// Gives the clients of a writer all replies that may be given now. A replaced writer must not give a
+    /// reply that depends on an epoch beyond those that the next life kept.
     pub fn observe(&mut self, writer: &mut Writer) -> Check {
         let before = writer.acked;
         let answered = writer.observe();
@@ -188,7 +188,7 @@ impl World {
         }
     }
 
-    /// Ships the blocks of a stream, with the open epoch or without.
+    /// Ships the blocks of a stream to the nodes, with or without those of the open epoch.
     fn ship_one(&mut self, writer: &mut Writer) -> Check {
         let stream = self.draw_stream();
         if self.rng.bool() {
@@ -224,7 +224,8 @@ impl World {
         Ok(())
     }
 
-    /// Takes a step of the view. `None`: it failed as it may, or the run has no nodes.
+    /// Takes a step of the view. `None`: the step failed, which is allowed, or the run has no
+    /// nodes.
     pub fn manage_step(&mut self, writer: &mut Writer) -> Check<Option<Managed>> {
         let before = self.register.swaps();
         let Some(nodes) = writer.core().nodes() else {
@@ -277,7 +278,7 @@ impl World {
         Ok(())
     }
 
-    /// Takes a step of the copy of a stream. `None`: it failed as it may.
+    /// Takes a step of copying a stream to its disk. `None`: the step failed, which is allowed.
     fn flush_step(
         &mut self,
         writer: &mut Writer,
@@ -289,7 +290,7 @@ impl World {
         }
     }
 
-    /// Begins to copy everything that was appended, and does not wait for it.
+    /// Begins to copy everything that was appended to the disks. Does not wait for the end.
     pub fn begin_flushes(&mut self, writer: &mut Writer) -> Check {
         writer.core().close_epoch();
         for stream in (0..self.character.streams).map(StreamId) {
@@ -301,7 +302,7 @@ impl World {
         Ok(())
     }
 
-    /// Copies everything that was appended.
+    /// Copies everything that was appended to the disks.
     pub fn flush_all(&mut self, writer: &mut Writer) -> Check {
         writer.core().close_epoch();
         for stream in (0..self.character.streams).map(StreamId) {
@@ -337,7 +338,7 @@ impl World {
         Ok(())
     }
 
-    /// Takes a whole checkpoint, and copies as it continues.
+    /// Takes a whole checkpoint, and copies the log to the disks between its steps.
     pub fn checkpoint_now(&mut self, writer: &mut Writer) -> Check {
         match writer.core().checkpoint_now() {
             Ok(()) => {
@@ -358,7 +359,7 @@ impl World {
         }
     }
 
-    /// Lets network, mirror and copy do their work for `rounds` rounds.
+    /// Lets the network, the mirror and the copying work for `rounds` rounds.
     pub fn settle(&mut self, writer: &mut Writer, rounds: u32) -> Check {
         for _ in 0..rounds {
             if writer.stopped {

@@ -1,4 +1,5 @@
-//! The next open: the reasons for which it may refuse, and the epochs that it must bring back.
+//! The open that begins the next life: the reasons for which it may be refused, and the epochs that
+//! it must keep.
 
 use perdura::mirror::Mode;
 use perdura::{Core, Error};
@@ -14,16 +15,16 @@ use super::steps::{is_arbiters, key_bytes};
 use super::world::World;
 use super::writer::{RUNGS, Superseded, Writer};
 
-/// The most opens that are disturbed.
+/// The most opens of one takeover that faults disturb.
 const DISTURBED_MAX: u32 = 4;
-/// The most opens that are not disturbed, of which one must succeed.
+/// The most opens without faults in one takeover. One of them must succeed.
 const CALM_MAX: u32 = 5;
 
 /// The state of the disks and the arbiter before an open.
 struct Known {
-    /// True if the anchor says that nodes may hold more.
+    /// True if the anchor says that nodes may hold log that the disks lack.
     is_mirrored: bool,
-    /// The nodes of groups that have lost both members.
+    /// The names of nodes in groups that have lost both members.
     lost: Vec<String>,
 }
 
@@ -35,7 +36,8 @@ enum Way {
 }
 
 impl World {
-    /// Begins the next life by opens that are interrupted or refused, and one that is not.
+    /// Opens the database for the next life. Some opens are interrupted or refused; the last one
+    /// succeeds.
     pub fn take_over(&mut self, mut before: Writer) -> Check<Writer> {
         assert!(before.superseded.is_none(), "a writer is replaced once");
         let depth = match self.chance(self.character.nested) {
@@ -62,7 +64,8 @@ impl World {
             let nodes = match way {
                 Way::WithNodes { accept_loss } => Some((accept_loss, trouble)),
                 Way::Alone => {
-                    // Without an arbiter, the operator must keep two processes apart.
+                    // Without an arbiter it is the operator's duty that two processes never run at
+                    // once.
                     self.disks.iter().for_each(|disk| disk.end_former_lives());
                     None
                 }
@@ -101,7 +104,8 @@ impl World {
         Err("the database cannot be opened".to_owned())
     }
 
-    /// Takes some steps of the sleeping process before this open. It may continue as long as it is not replaced.
+    /// Takes some steps of the sleeping process before the open. It may serve as long as no other process has
+    /// replaced it.
     fn go_on_asleep(&mut self, before: &mut Writer) -> Check {
         if before.core.is_none() {
             return Ok(());
@@ -154,7 +158,7 @@ impl World {
         Ok(Known { is_mirrored, lost })
     }
 
-    /// Checks that an open that succeeded was allowed to.
+    /// Checks that an open which succeeded was allowed to succeed.
     fn check_opened(&mut self, way: Way, known: &Known) -> Check {
         match way {
             Way::Alone if known.is_mirrored => {
@@ -168,7 +172,8 @@ impl World {
         }
     }
 
-    /// Checks that a failed open has a reason. Returns whether it asks for the acceptance of a loss.
+    /// Checks that an open which failed had a reason to. Returns whether the error asks the operator
+    /// to accept a loss.
     fn check_refusal(
         &mut self,
         way: Way,
@@ -228,7 +233,8 @@ impl World {
         }
     }
 
-    /// Checks the rows that an open brought back. Returns whether a loss of the life before was accepted.
+    /// Checks the rows that an open has recovered. Returns whether the open accepted a loss of epochs of
+    /// the last life.
     fn check_kept(&mut self, core: &Core, before: &Writer, may_lose: bool) -> Check<bool> {
         faults::clear(&self.disks);
         let anchor = core.anchor().get();

@@ -1,4 +1,4 @@
-//! The behaviour of nodes, network and arbiter: frames move, and things fail.
+//! The behaviour of nodes, network and arbiter: frames move, and parts fail.
 
 use fastrand::Rng;
 use perdura::mirror::sim::{Mood, SimNet, SimRegister, Way};
@@ -12,12 +12,12 @@ pub(super) struct Trouble {
     pub net: SimNet,
     pub register: SimRegister,
     pub groups: Groups,
-    /// The number of processes that have names.
+    /// The number of processes that have had a name in the network.
     pub clients: u32,
 }
 
 impl Trouble {
-    /// Moves up to `frames` frames, each of a drawn connection.
+    /// Moves up to `frames` frames, each from a randomly drawn connection.
     pub fn deliver(&mut self, frames: usize) {
         deliver(&self.net, &mut self.rng, frames);
     }
@@ -34,7 +34,7 @@ impl Trouble {
         }
     }
 
-    /// Makes something fail, or work again. Returns its name.
+    /// Makes one part fail, or work again. Returns the name of the event.
     pub fn strike(&mut self) -> &'static str {
         let node = self.draw_node();
         let client = self.draw_client();
@@ -85,7 +85,7 @@ impl Trouble {
         }
     }
 
-    /// Changes the mood of the arbiter.
+    /// Changes how the arbiter behaves.
     pub fn sway(&mut self) {
         let moods = [
             Mood::Answers,

@@ -19,7 +19,7 @@ use super::character::Character;
 use super::trouble::Trouble;
 use super::writer::Writer;
 
-/// The length of a lease in runs that have one, nanoseconds. It is some steps and rounds long.
+/// The length of a lease in runs with leases, nanoseconds. It lasts for some steps and rounds.
 const LEASE_NS: u64 = 80_000_000;
 
 /// Returns whether the writers of a run have a lease.
@@ -121,7 +121,7 @@ impl World {
         self.disks.iter().all(|disk| disk.has_power())
     }
 
-    /// Opens the database as the process of that name, with its nodes or without.
+    /// Opens the database as the process named `client`, with its nodes or without.
     pub fn open(&mut self, client: u32, nodes: Option<(bool, u8)>) -> Result<Core, Error> {
         let accept_loss = nodes.is_some_and(|(accept_loss, _)| accept_loss);
         let nodes = nodes.map(|(_, trouble)| self.nodes(client, trouble));
@@ -146,7 +146,8 @@ impl World {
         Core::open(env, self.character.options(), Arc::new(Progress::default()))
     }
 
-    /// Returns the nodes as a process sees them. While it waits for them, `trouble` of 100 moments have some.
+    /// Returns the nodes as a process sees them. While the process waits for a node, something fails in
+    /// `trouble` of 100 moments.
     fn nodes(&mut self, client: u32, trouble: u8) -> Nodes {
         let clock = Arc::clone(&self.clock);
         let meanwhile = Mutex::new(Trouble {
@@ -166,7 +167,7 @@ impl World {
         })
     }
 
-    /// Calls `act` with the troubles that may strike between the steps.
+    /// Calls `act` with the parts that can fail between steps.
     pub fn trouble<T>(&mut self, act: impl FnOnce(&mut Trouble) -> T) -> T {
         let mut trouble = Trouble {
             rng: self.rng.fork(),
@@ -178,7 +179,7 @@ impl World {
         act(&mut trouble)
     }
 
-    /// Accepts an error that faults, a full log or a fence explain.
+    /// Accepts an error if a fault, a full log or the replacement of the writer explains it.
     ///
     /// # Errors
     /// A contradiction, if nothing explains it.

@@ -1,29 +1,30 @@
-//! A process that serves the database, or did: its engine, and the pending and given replies of its clients.
+//! A process that serves the database or has served it: its engine, and its clients' replies, both pending
+//! and given.
 
 use perdura::mirror::Generation;
 use perdura::{Core, Rung};
 
 use super::past::Past;
 
-/// A reply that waits for its epoch on each rung.
+/// A reply that waits for its epoch, separately on each rung.
 pub(super) struct Promise {
     /// The epoch from which on the reply may be given.
     pub ticket: u64,
     /// The newest epoch that the reply depends on.
     pub needs: u64,
-    /// The rungs on which it waits.
+    /// By rung, true if the reply still waits there.
     pub waits: [bool; 2],
 }
 
-/// The rungs, in the order of the arrays by rung.
+/// The rungs, in the order that all arrays by rung have.
 pub(super) const RUNGS: [Rung; 2] = [Rung::Mirror, Rung::Disk];
 
-/// The epochs of a writer that the next life has.
+/// The part of a replaced writer's log that the next life has.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Superseded {
-    /// The newest epoch that was kept.
+    /// The newest epoch that the next life kept.
     pub kept: u64,
-    /// True if epochs behind it on nodes were given up.
+    /// True if the open accepted a loss: it gave up later epochs that nodes had.
     pub by_loss: bool,
 }
 
@@ -31,7 +32,7 @@ pub(super) struct Superseded {
 pub(super) struct Writer {
     /// `None` once it has crashed.
     pub core: Option<Core>,
-    /// Its name in the network.
+    /// The process's name in the network.
     pub client: u32,
     pub generation: Generation,
     pub life: u32,
@@ -39,12 +40,13 @@ pub(super) struct Writer {
     pub promises: Vec<Promise>,
     /// By rung, the newest epoch that a given reply depends on.
     pub acked: [u64; 2],
-    /// True if the next process has the disks: this one sleeps, or wakes up too late.
+    /// True if the next process has taken the disks: this process sleeps, or wakes up too late.
     pub is_fenced_off: bool,
     pub superseded: Option<Superseded>,
-    /// True if its log has failed or the power is gone.
+    /// True if the process's log has failed or its power is gone.
     pub stopped: bool,
-    /// True if its view and its anchor say that everything is on disk, and it no longer serves.
+    /// True if the process has ended cleanly: the view and the anchor say that everything is on
+    /// disk.
     pub ended: bool,
 }
 
@@ -70,7 +72,7 @@ impl Writer {
         self.core.as_ref().expect("a step is taken by a process")
     }
 
-    /// Gives the clients all replies that may be given now, by rung. Returns their number.
+    /// Gives the clients all replies that may be given now, on each rung. Returns the number of given replies.
     pub fn observe(&mut self) -> u64 {
         let Some(core) = &self.core else { return 0 };
         let reached = RUNGS.map(|rung| core.wal().durable(rung).0);

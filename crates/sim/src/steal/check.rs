@@ -71,8 +71,8 @@ impl World {
         Ok(())
     }
 
-    /// Checks that methods, levels and orders of jobs do not matter. Every legal way, or a drawn one, must lead from
-    /// the disks as the restart found them to the rows that it made.
+    /// Checks that methods, levels and orders of jobs do not matter. Every legal combination, or one drawn
+    /// combination, restarts the disks as the last restart found them. It must lead to the same rows as that restart.
     pub fn check_methods(&mut self, before: &[Arc<SimDisk>], every: bool) -> Check {
         let mut ways: Vec<(&'static Method, Schedule)> = Vec::new();
         if every {
@@ -121,8 +121,8 @@ impl World {
         }
     }
 
-    /// Damages the image that a restart used, wholly or in one page. The other image must lead to the same rows, now
-    /// and after the next checkpoint. `before` are the disks as the restart found them.
+    /// Damages the newest image, wholly or in one page. A restart from the other image must lead to the same rows. So
+    /// must another restart after the next checkpoint. `before` are the disks as the restart found them.
     pub fn check_other_image(&self, before: &[Arc<SimDisk>], choice: u64) -> Check {
         let anchor = anchor_of(&before[0])?.ok_or("the anchor is gone")?;
         let standby = OtherImage {
@@ -135,8 +135,8 @@ impl World {
         standby.check(&anchor, choice)
     }
 
-    /// Checks a restart after rot. It must be an error of the corruption family, or exactly a durable prefix that
-    /// reaches at least to the epoch that later evidence names.
+    /// Checks a restart after rot. The restart must fail with an error of the corruption family, or recover exactly a
+    /// durable prefix that reaches at least to the epoch that later evidence names.
     pub fn check_damaged(&self, disks: &[Arc<SimDisk>], damage: &str) -> Check<Option<u64>> {
         let kept = |steal: &Steal| self.life.kept(steal, steal.report().durable_epoch);
         let started = started(self.open_on(disks), kept, self.evidence, damage)?;

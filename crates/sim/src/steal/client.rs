@@ -78,7 +78,8 @@ impl World {
         Ok(())
     }
 
-    /// Reads a row, which must be the holder's last write, or the last commit.
+    /// Reads a row. The reply must be the last write of the client that holds the row, or the last commit if none
+    /// holds it.
     pub fn read(&mut self) -> Check {
         let Some(spot) = self.pick_spot() else {
             return Ok(());
@@ -108,7 +109,7 @@ impl World {
         }
     }
 
-    /// Commits a client, if one can commit.
+    /// Commits a client, if any client can commit.
     pub fn commit(&mut self) {
         if let Some(at) = self.clients.pick(&mut self.machine.rng, false) {
             let committed = self.clients.commit(at, self.machine.engine());
@@ -116,7 +117,7 @@ impl World {
         }
     }
 
-    /// Begins a rollback, or takes one more step of one.
+    /// Begins a rollback, or takes one more step of a rollback in progress.
     pub fn abort(&mut self) {
         let Some(at) = self.clients.pick(&mut self.machine.rng, true) else {
             return;

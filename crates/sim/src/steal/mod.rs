@@ -1,13 +1,14 @@
-//! The simulator of steal mode: transactions that interleave, change pages before they commit and
-//! roll back step by step, in the paper's three schemes.
+//! The simulator of steal mode: transactions that interleave, change pages before they commit and roll back step by
+//! step, in the paper's three schemes.
 //!
 //! Like the simulator of the product, it has one thread, which takes every step of the real code in an order that the
 //! seed determines, over disks that fail. The checks differ:
 //!
 //! * A slot is refused exactly if another running transaction holds it.
 //! * A read returns the holder's last write, or the last commit.
-//! * After a restart that kept epoch R the slots hold exactly the sum of the transactions that committed up to R. No
-//!   acknowledged transaction is missing, none is present in part, and none is present without those it depends on.
+//! * After a restart that kept epoch R the slots hold exactly the changes of the transactions that committed up to R.
+//!   No acknowledged transaction is missing, no transaction is present in part, and each is there with all
+//!   transactions that it depends on.
 //! * Every restart method that is legal for the log, at every level of parallelism and in any order of jobs, produces
 //!   the same rows.
 //!

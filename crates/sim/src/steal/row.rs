@@ -1,5 +1,5 @@
-//! Rows described by a number. Many differ from each other in few bytes, as a row does after a partial update. Others
-//! differ in every byte.
+//! Rows described by a number. Many rows differ from each other in only a few bytes, as versions of a row do after a
+//! partial update. Others differ in every byte.
 
 use crate::content::scramble;
 
@@ -8,7 +8,7 @@ use crate::content::scramble;
 pub(crate) struct Row(pub u64);
 
 impl Row {
-    /// Writes the row's bytes into `out`, and replaces its content.
+    /// Replaces the content of `out` by the row's `len` bytes.
     pub fn fill(self, len: usize, out: &mut Vec<u8>) {
         let Row(seed) = self;
         out.clear();

@@ -51,7 +51,7 @@ impl Lives for World {
 
     fn plan_fault(&mut self) {
         if self.rng.u8(0..4) == 0 {
-            // The fault cancels checkpoints and stops nothing.
+            // A full disk cancels checkpoints but does not stop the engine.
             let images = self.image_disks(&self.disks).to_vec();
             faults::plan_full(&mut self.rng, &images);
         } else {
@@ -82,7 +82,7 @@ impl Lives for World {
 }
 
 impl World {
-    /// Writes the rows from before the first transaction. They are not logged, so a checkpoint follows at once.
+    /// Writes the rows that exist before the first transaction. They are not logged, so a checkpoint follows at once.
     fn fill(&mut self) -> Check {
         faults::clear(&self.disks);
         let slot_bytes = self.swarm.options.slot_bytes;

@@ -16,13 +16,13 @@ pub(crate) struct Swarm {
     /// True if each stream has a separate disk.
     pub logs_apart: bool,
     pub image_disks: u8,
-    /// True if the images' disks are others than the anchor's.
+    /// True if images are on other disks than the anchor.
     pub images_apart: bool,
     pub options: StealOptions,
     pub course: Course,
-    /// The number of rows beyond which inserts turn into deletes.
+    /// The number of rows from which on inserts become deletes.
     pub rows_max: usize,
-    /// True if rows are there from the beginning, unlogged.
+    /// True if the database begins with rows that were not logged.
     pub filled: bool,
     pub odds: [u32; KINDS],
 }
@@ -30,7 +30,7 @@ pub(crate) struct Swarm {
 /// The number of kinds of step.
 pub(crate) const KINDS: usize = 16;
 
-/// The schemes to draw from, each as many times as its weight.
+/// The schemes to draw from. A scheme appears as many times as its weight.
 const SCHEMES: [Scheme; 7] = [
     Scheme::Dl1p,
     Scheme::Dl1p,
@@ -41,13 +41,13 @@ const SCHEMES: [Scheme; 7] = [
     Scheme::Pl2p,
 ];
 
-/// Returns the methods that are legal for a log at a level.
+/// Returns the methods that are legal for a scheme's log at a level.
 pub(crate) fn legal(scheme: Scheme, level: Level) -> Vec<&'static Method> {
     let legal = |method: &&Method| method.check(scheme, level).is_ok();
     METHODS.iter().filter(legal).collect()
 }
 
-/// Draws a schedule on one thread: a level, and the order of the jobs by a seed.
+/// Draws a level, a method that is legal there, and a schedule on one thread with a seed for the order of the jobs.
 pub(crate) fn draw_level(rng: &mut Rng, scheme: Scheme) -> (&'static Method, Schedule) {
     loop {
         let level = pick(rng, &Level::ALL);

@@ -74,7 +74,7 @@ impl World {
         }
     }
 
-    /// Returns the index of the images' first disk, if they have their own disks.
+    /// Returns the index of the first disk with images, if images have their own disks.
     fn first_image(&self) -> usize {
         match self.swarm.logs_apart {
             true => usize::from(self.course.streams) + 1,

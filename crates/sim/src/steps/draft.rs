@@ -1,4 +1,5 @@
-//! The steps of drafts. Collections are built between other steps, then named or dropped, or lost in a crash.
+//! The steps of drafts. A collection is built between other steps. Then it gets a key, is dropped, or is lost in a
+//! crash.
 
 use perdura::types::Source;
 use perdura::{Core, Error, Renewal, Shape, TEXT_PAGE_BYTES};
@@ -12,7 +13,7 @@ use crate::report::Check;
 use crate::value::Value;
 use crate::world::World;
 
-/// The most drafts at a time.
+/// The most drafts that exist at once.
 const DRAFTS_MAX: usize = 2;
 
 impl World {
@@ -83,7 +84,7 @@ impl World {
         }
     }
 
-    /// Writes elements. Sometimes the client changes its mind.
+    /// Writes elements to a draft. Sometimes the client abandons the transaction.
     fn draft_grow(&mut self, at: usize) -> Check {
         let shape = self.drafts[at].draft.shape();
         let edit = Edit::draw(&mut self.machine.rng, &self.swarm, shape);
@@ -109,7 +110,7 @@ impl World {
         }
     }
 
-    /// Appends to a string, by pages or to its end.
+    /// Appends to the string in a draft: some pages, or all that is left.
     fn text_grow(&mut self, at: usize, building: Building) -> Check {
         let gives_up = self.rng.u8(0..8) == 0;
         let from = building.so_far().len;
@@ -138,7 +139,7 @@ impl World {
         }
     }
 
-    /// Gives a complete string to its key.
+    /// Names a key for a draft whose string is complete.
     fn text_name(&mut self, at: usize, building: Building) -> Check {
         let Building { key, whole, .. } = building;
         let (now_ms, gives_up) = (self.clock.wall_us() / 1000, self.rng.u8(0..4) == 0);
@@ -172,7 +173,7 @@ impl World {
         }
     }
 
-    /// Gives a draft its key, in a transaction that may do more.
+    /// Names a key for a draft, in a transaction that may do more.
     fn draft_name(&mut self, at: usize) -> Check {
         let (key, now_ms) = (
             self.machine.rng.u8(0..self.swarm.keys),
@@ -219,7 +220,7 @@ impl World {
         }
     }
 
-    /// Compares the drafts of the open engine with the model. Returns the number of their rows.
+    /// Compares the drafts of the open engine with the model. Returns the number of rows in the drafts.
     pub(crate) fn compare_drafts(&self, core: &Core) -> Check<u64> {
         let mut rows = 0;
         for drafting in &self.drafts {

@@ -1,4 +1,4 @@
-//! The steps of a scan: the calls together must return every key that was present throughout.
+//! The steps of a scan: its calls together must return every key that was present from its beginning to its end.
 
 use perdura::PartitionSet;
 use perdura_device::Clock;
@@ -9,7 +9,7 @@ use crate::scanning::Scanning;
 use crate::world::World;
 
 impl World {
-    /// Begins a scan, or continues one by one call.
+    /// Begins a scan, or makes the next call of the running scan.
     pub(crate) fn scan_step(&mut self) -> Check {
         let count = self.rng.usize(1..=4);
         let mut scan = match self.scan.take() {

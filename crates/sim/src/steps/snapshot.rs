@@ -1,4 +1,5 @@
-//! The steps of snapshots. A read of a snapshot at any time must return the pages and rows of its instant.
+//! The steps of snapshots. Whenever a snapshot is read, it must return the pages and rows of the instant at which it
+//! was taken.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +28,8 @@ fn partitions(heap: &Heap) -> impl Iterator<Item = PartitionId> {
     (0..heap.geometry().partitions).map(PartitionId)
 }
 
-/// Returns whether a page has anything but its checkpoint epoch. A page that an undone transaction made has not.
+/// Returns whether a page has any content but its checkpoint epoch. A page that was made by an undone transaction has
+/// none.
 fn is_page(bytes: &[u8]) -> bool {
     bytes.iter().skip(EPOCH_BYTES).any(|byte| *byte != 0)
 }

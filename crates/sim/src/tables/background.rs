@@ -30,7 +30,8 @@ impl World {
         Ok(())
     }
 
-    /// Purges pages. No row expires and no collection is orphaned, so the purge finds pages to free and no row.
+    /// Purges pages. In this mode no row expires and no collection is orphaned, so a purge frees pages and deletes no
+    /// row.
     fn purge(&mut self) -> Check {
         match self.core().purge_step() {
             Ok(_) => Ok(()),

@@ -1,4 +1,4 @@
-//! A call of a procedure: drawn by the seed, made on the engine.
+//! A call of a procedure. The seed draws it, and the engine runs it.
 
 use std::panic::resume_unwind;
 
@@ -14,10 +14,10 @@ use super::rows::Sort;
 use super::schema::Order;
 use super::swarm::{Swarm, draw_amount, draw_text};
 
-/// The panic of a client. No hook prints it.
+/// The panic by which a client abandons its transaction. The panic hook does not print it.
 pub(crate) struct ChangedMind;
 
-/// Panics as a client.
+/// Panics, as a client that abandons its transaction.
 pub(crate) fn change_mind() -> ! {
     resume_unwind(Box::new(ChangedMind))
 }
@@ -58,7 +58,7 @@ impl Reply {
         Reply::Count(u64::try_from(count).unwrap_or(u64::MAX))
     }
 
-    /// Returns the ids that it gives to rows.
+    /// Returns the ids of rows in the reply.
     pub fn ids(&self) -> &[u64] {
         match self {
             Reply::Ids(ids) => ids,
@@ -132,7 +132,7 @@ impl Call {
         }
     }
 
-    /// Returns the sorts of tables that it uses.
+    /// Returns the sorts of the tables that the call uses.
     fn sorts(&self) -> &'static [Sort] {
         match self {
             Call::Open(..)
@@ -151,7 +151,7 @@ impl Call {
         }
     }
 
-    /// Returns whether it uses only what a command may use.
+    /// Returns whether the call uses only features that a command may use.
     pub fn is_command(&self) -> bool {
         !matches!(
             self,
@@ -159,12 +159,12 @@ impl Call {
         )
     }
 
-    /// Returns whether the client panics within it.
+    /// Returns whether the client panics during the call.
     pub fn panics(&self) -> bool {
         matches!(self, Call::Fickle(_, _, true))
     }
 
-    /// Makes the call.
+    /// Calls the procedure on the engine.
     pub fn make(&self, core: &Core) -> Result<(Reply, Ticket), Abort> {
         let nothing = |()| Reply::Nothing;
         match self.clone() {
@@ -214,7 +214,7 @@ impl Call {
     }
 }
 
-/// Returns the order with the note that `place_order` gives it.
+/// Returns the order with the note that the procedure `place_order` writes.
 fn noted(mut order: Order) -> Order {
     debug_assert!(order.note.is_empty(), "the procedure writes the note");
     let byte = u8::try_from(order.number % 251).unwrap_or(0);

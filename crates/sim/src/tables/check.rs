@@ -1,4 +1,4 @@
-//! The comparison with the oracle: every table by walk, by key, by each index and in order, and the numbers of the
+//! The comparison with the oracle: every table by a walk, by key, by each index and in order; and the numbers of the
 //! partitions.
 
 use std::collections::BTreeMap;
@@ -86,8 +86,8 @@ impl World {
         }
     }
 
-    /// Checks that the numbers of the partitions are those of the transactions that survived. An open that makes tables
-    /// counts once more in every partition.
+    /// Checks that the numbers of the partitions are those of the transactions that survived. An open that creates
+    /// tables adds one to the number of every partition.
     fn compare_numbers(&self, core: &Core, expected: &State) -> Check {
         let found = World::numbers(core);
         let made = u64::from(!self.made(core, &expected.rows).is_empty());
@@ -104,7 +104,8 @@ impl World {
         Ok(())
     }
 
-    /// Returns the key-addressed tables that an engine has and a state lacks. Its open made them.
+    /// Returns writes for the key-addressed tables that the open of this engine created: the engine has them and
+    /// `rows` lacks them.
     fn made(&self, core: &Core, rows: &Rows) -> Vec<Write> {
         let found = tables(core).into_iter().map(|(sort, _)| sort);
         let keyed = found.filter(|sort| self.swarm.is_keyed(*sort));
@@ -114,11 +115,11 @@ impl World {
             .collect()
     }
 
-    /// Compares the restart of the open engine with the model. The model then forgets everything that was not durable,
-    /// and learns which tables the open made.
+    /// Compares the restart of the open engine with the model. The model then forgets everything that was not
+    /// durable, and adds the tables that the open created.
     pub fn check_state(&mut self) -> Check {
         if self.tenant.is_some() {
-            // A scan may flush. A fault that was planned for the restart must not meet it.
+            // The comparison may flush the log. A fault that was planned for the restart must not strike there.
             faults::clear(&self.disks);
         }
         self.verify(self.core())?;
@@ -144,7 +145,7 @@ impl World {
         if !writes.is_empty() {
             let numbers = World::numbers(self.core());
             self.oracle.commit(Commit {
-                // With nodes, the open has closed that epoch.
+                // With nodes, the open has already closed the epoch of its writes.
                 epoch: self.moment(self.core().wal().last_appended().0),
                 writes,
                 numbers: numbers.into_iter().enumerate().collect(),
@@ -158,7 +159,8 @@ impl World {
     }
 }
 
-/// Walks over the partitions. Every row must be the model's and be at home, and none may be missing.
+/// Walks over the partitions. Every row must equal the model's row and be in its home partition, and no row may be
+/// missing.
 fn walk(core: &Core, (sort, table): (Sort, TableId), rows: &Rows) -> Check {
     let partitions = core.heap().geometry().partitions;
     let (mut count, mut wrong) = (0, None);
@@ -261,7 +263,7 @@ fn by_key(cx: &Cx<'_, '_>, sort: Sort, rows: &Rows) -> Result<Check, Abort> {
     Ok(Ok(()))
 }
 
-/// Checks that an index returns the rows that the model sorts.
+/// Checks that an index returns the same rows, in the same order, as a sort of the model's rows.
 fn same<T: Clone + PartialEq, K: Ord>(
     what: &str,
     found: &[T],

@@ -1,4 +1,4 @@
-//! The steps of transactions; each reply is compared with the model.
+//! The steps of transactions. Each reply is compared with the model.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
@@ -28,7 +28,7 @@ enum Ended<R> {
     Panicked,
 }
 
-/// Runs a transaction of a client that may panic.
+/// Runs a transaction of a client. The client may panic.
 fn attempt<R>(run: impl FnOnce() -> Result<(R, Ticket), Abort>) -> Ended<R> {
     match catch_unwind(AssertUnwindSafe(run)) {
         Ok(Ok((value, ticket))) => Ended::Committed(value, ticket),
@@ -60,7 +60,7 @@ impl World {
             }
             (Ended::Told(why), Err(Refusal::Told(expected))) if why == expected => None,
             (Ended::Failed(Error::Usage(_)), Err(Refusal::Verb)) => None,
-            // It touched an undeclared partition, or a page-addressed table.
+            // The call touched an undeclared partition, or a page-addressed table.
             (Ended::Failed(Error::Usage(_)), _) if self.is_strict() && !call.is_command() => None,
             (Ended::Panicked, _) if call.panics() => None,
             (Ended::Failed(error), _) if !matches!(error, Error::Usage(_)) => {
@@ -100,7 +100,7 @@ impl World {
         typed.strict && typed.log == LogForm::Command
     }
 
-    /// Empties Redis's database, whose pages then belong to another table.
+    /// Empties Redis's database. Its pages then belong to another table.
     pub fn empty_step(&mut self) -> Check {
         let before = World::numbers(self.core());
         match self.core().flush_database(Some(0)) {
@@ -133,7 +133,7 @@ impl World {
                 let for_good = self.machine.rng.bool();
                 self.swarm.note_dropped(sort, for_good);
                 *self.tally.reached.entry("table_dropped").or_default() += 1;
-                // A page-addressed table is dropped page by page, and pages have no numbers.
+                // A page-addressed table is dropped page by page, and changes of pages have no numbers.
                 match self.swarm.is_keyed(sort) {
                     true => self.committed((&before, ticket), (Vec::new(), writes, Vec::new())),
                     false => {
@@ -147,7 +147,7 @@ impl World {
         }
     }
 
-    /// Runs a plain transaction: some edits, perhaps with a part that is undone, perhaps stopped.
+    /// Runs a plain transaction: some edits. A part of it may be undone, and the client may abandon it.
     pub fn edit_step(&mut self) -> Check {
         let edits = self.draw_edits();
         let parts = self.declare(&edits);
@@ -221,7 +221,7 @@ impl World {
         edits
     }
 
-    /// Returns the partitions that a client declares: all that it needs, one of them, or none.
+    /// Returns the partitions that a client declares: all that its edits need, one of these, or none.
     fn declare(&mut self, edits: &[Edit]) -> PartitionSet {
         let core = self.machine.engine();
         let partitions = self.swarm.options.partitions;
@@ -242,7 +242,7 @@ impl World {
         parts
     }
 
-    /// Checks that ids of rows are never given twice.
+    /// Checks that none of these new row ids was ever given before.
     fn check_ids(&self, ids: &[u64]) -> Check {
         match ids.iter().find(|id| self.oracle.is_spent(**id)) {
             Some(id) => Err(format!("a row gets the id {id}, which another row had")),
@@ -250,7 +250,7 @@ impl World {
         }
     }
 
-    /// Checks that no partition has counted a transaction that was not made.
+    /// Checks that no partition has counted the transaction, which did not commit.
     fn unchanged(&self, before: &[u64]) -> Check {
         let now = World::numbers(self.core());
         assert_eq!(now.len(), before.len(), "partitions do not come and go");
@@ -262,7 +262,7 @@ impl World {
         }
     }
 
-    /// Notes a committed transaction.
+    /// Adds a committed transaction to the model.
     fn committed(
         &mut self,
         (before, ticket): (&[u64], Ticket),
@@ -284,7 +284,7 @@ impl World {
         self.counted(numbers, ticket, (read, writes, ids))
     }
 
-    /// Notes a committed transaction, with these numbers in the partitions that counted it.
+    /// Adds a committed transaction to the model, with its numbers in the partitions that counted it.
     fn counted(
         &mut self,
         numbers: Vec<(usize, u64)>,

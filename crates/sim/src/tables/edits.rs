@@ -1,4 +1,4 @@
-//! Plain transactions: edits of rows of any table, on the engine and on the model.
+//! Plain transactions: edits of rows of any table, made on the engine and on the model.
 
 use fastrand::Rng;
 use perdura::{Abort, Core, Cx, RowId, Table, Tx};
@@ -11,14 +11,14 @@ use super::rows::{Key, Row};
 use super::schema::{Account, Entry, Order, Rate, Setting};
 use super::swarm::{Swarm, draw_amount, draw_text};
 
-/// A change of one row, or a mark to return to.
+/// A change of one row, a mark, or a return to the mark.
 #[derive(Debug, Clone)]
 pub(crate) enum Edit {
     /// Inserts the row, or overwrites it.
     Put(Key, Row),
     /// Appends a row without a key.
     Append(Entry),
-    /// Changes a single column of a row, if it is there. Reads a row of Redis's database.
+    /// Changes a single column of a row, if the row exists. For Redis's database, only reads the row.
     Touch(Key, i64),
     Remove(Key),
     Mark,
@@ -27,7 +27,7 @@ pub(crate) enum Edit {
 }
 
 impl Edit {
-    /// Draws an edit of a table that is declared. `entries` are the ids of rows without keys.
+    /// Draws an edit of a declared table. `entries` are the ids of the rows without keys.
     pub fn draw(rng: &mut Rng, swarm: &Swarm, entries: &[u64]) -> Option<Edit> {
         let key = match rng.u8(0..12) {
             0..=3 => Key::Account(rng.u64(0..swarm.accounts)),
@@ -63,8 +63,8 @@ impl Edit {
         })
     }
 
-    /// Returns the key of the row that it changes. `None`: it appends a row, which needs a partition that no key names,
-    /// or changes no row.
+    /// Returns the key of the row that it changes. `None`: the edit changes no row, or appends one, whose partition
+    /// no key determines.
     pub fn key(&self) -> Option<Key> {
         match self {
             Edit::Put(key, _) | Edit::Touch(key, _) | Edit::Remove(key) => Some(*key),
@@ -73,7 +73,7 @@ impl Edit {
     }
 }
 
-/// Draws a row for a key. `None`: rows of its table are only appended.
+/// Draws a row for a key. `None`: rows of the key's table can only be appended.
 fn draw_row(rng: &mut Rng, swarm: &Swarm, key: Key) -> Option<Row> {
     let (amount, text) = (draw_amount(rng), draw_text(rng, swarm));
     Some(match key {
@@ -216,7 +216,7 @@ fn remove(core: &Core, cx: &mut Cx<'_, '_>, key: Key) -> Result<(), Abort> {
     Ok(())
 }
 
-/// Makes the edits on the model. `ids` are the ids that the engine gave.
+/// Makes the edits on the model. `ids` are the ids that the engine gave to the appended rows.
 pub(crate) fn interpret(
     edits: &[Edit],
     view: &mut View<'_>,
@@ -230,7 +230,7 @@ pub(crate) fn interpret(
         match edit {
             Edit::Put(key, row) => put_model(view, *key, row)?,
             Edit::Append(row) => {
-                // A row that is undone has no id in the engine's reply.
+                // The engine's reply has no id for a row whose append was undone.
                 let is_lost = first.is_some_and(|first| first < at) && last > Some(at);
                 let id = match is_lost {
                     true => u64::MAX,

@@ -1,5 +1,5 @@
-//! A log that lacks a transaction, as no crash leaves it: a forged frame has a number that does not follow the one
-//! before. A restart must refuse it.
+//! A log that lacks a transaction, which no crash can cause: a forged frame has a number that does not follow the
+//! number before it. A restart must refuse this log.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::report::Check;
 use super::world::World;
 
 impl World {
-    /// Forges a gap in the log of a database that starts, on copies of its disks.
+    /// On copies of a sound database's disks, forges a gap in the log's numbers. Checks that a restart refuses it.
     pub fn check_gap(&self, copies: &[Arc<SimDisk>], choice: u64) -> Check {
         if self.swarm.declared == 0 {
             return Ok(());

@@ -1,8 +1,8 @@
 //! A second implementation of the procedures, over the model. It is written from their specification, without the
 //! engine.
 //!
-//! Only the engine can choose the ids of rows and the random numbers. They come from its reply, which is compared with
-//! the known facts about them.
+//! Only the engine can choose row ids and random numbers. The interpreter takes them from the engine's reply and
+//! checks what is known about them.
 
 use std::collections::BTreeMap;
 
@@ -12,20 +12,20 @@ use super::procedures::{CHANGED_MIND, DROPPED_MAX, IS_OPEN, NO_ACCOUNT, TOO_POOR
 use super::rows::{Key, Row, Write};
 use super::schema::{Account, Entry, Order, Rate, Setting};
 
-/// The reason why a transaction is not made.
+/// The reason why a transaction does not commit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Refusal {
-    /// The procedure refuses, in these words.
+    /// The procedure refuses with this message.
     Told(&'static str),
-    /// A verb refuses: a key or the columns of a unique index are taken, or a row is missing.
+    /// A verb refuses: a key or the columns of a unique index are already in use, or a row is missing.
     Verb,
 }
 
-/// The rows as a transaction sees them while it runs.
+/// The rows as a running transaction sees them.
 pub(crate) struct View<'a> {
     oracle: &'a Oracle,
     own: BTreeMap<Key, Option<Row>>,
-    /// The keys of the rows that were read.
+    /// The keys that were read.
     pub read: Vec<Key>,
     pub ids: Vec<u64>,
 }
@@ -57,13 +57,13 @@ impl<'a> View<'a> {
         (self.own.clone(), self.ids.len())
     }
 
-    /// Returns to a mark. Ids that were given stay given: the transaction does not give them again.
+    /// Returns to a mark. Ids that were given since stay used: the transaction does not give them again.
     pub fn back_to(&mut self, (own, ids): (BTreeMap<Key, Option<Row>>, usize)) {
         self.own = own;
         self.ids.truncate(ids);
     }
 
-    /// Returns the keys in a range that have rows.
+    /// Returns those keys in a range that have rows.
     pub fn keys(&mut self, range: std::ops::RangeInclusive<Key>) -> Vec<Key> {
         assert!(!range.is_empty(), "a range of keys of one table");
         let live = self.oracle.live().rows.range(range.clone());
@@ -108,7 +108,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Returns whether another order of the branch has this tag.
+    /// Returns whether another order of the same branch has this order's tag.
     pub fn tag_is_taken(&mut self, order: &Order) -> bool {
         let branch = order.branch;
         let keys = self.keys(Key::Order(branch, 0)..=Key::Order(branch, u64::MAX));
@@ -165,7 +165,7 @@ impl<'a> View<'a> {
     }
 }
 
-/// Runs a call. `given` is the engine's reply, if it made one.
+/// Runs a call on the model. `given` is the engine's reply, if there was one.
 pub(crate) fn interpret(
     call: &Call,
     view: &mut View<'_>,

@@ -1,13 +1,14 @@
-//! The simulator of typed tables. Procedures and plain transactions run over tables of every sort, under both forms of
-//! the log, with cuts, snapshots, faults and crashes.
+//! The simulator of typed tables. Procedures and plain transactions run over tables of every sort, under both forms
+//! of the log, with cuts, snapshots, faults and crashes.
 //!
 //! It has the engine of the product and the common loop. The differences:
 //!
-//! * The log's record of a change is a row or a command. A restart must therefore run procedures again, in the order of
-//!   every partition, and come to the same rows.
+//! * The log records a change as a row or as a command. A restart must therefore run procedures again, in each
+//!   partition's order, and produce the same rows.
 //! * The oracle has its own interpreter for the procedures, over sorted maps.
-//! * Every committed transaction has numbers in its partitions, dense and never given twice.
-//! * Snapshots are held open over many steps and must show the instant at which they were opened.
+//! * Every committed transaction has a number in each of its partitions. These numbers have no gaps and are never
+//!   given twice.
+//! * Snapshots are held open over many steps and must show the rows of the instant at which they were opened.
 //!
 //! | module | one idea |
 //! |---|---|

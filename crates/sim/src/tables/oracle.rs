@@ -18,9 +18,9 @@ pub(crate) struct State {
 pub(crate) struct Commit {
     pub epoch: u64,
     pub writes: Vec<Write>,
-    /// The partitions that counted it, each with the transaction's number there.
+    /// The partitions that counted the transaction, each with the transaction's number there.
     pub numbers: Vec<(usize, u64)>,
-    /// The ids that it gave to rows without keys.
+    /// The ids that the transaction gave to rows without keys.
     pub ids: Vec<u64>,
 }
 
@@ -30,9 +30,9 @@ pub(crate) struct Oracle {
     base: State,
     live: State,
     history: Vec<Commit>,
-    /// By key, the epoch in which a row was written last since the last restart.
+    /// By key, the epoch of the last write to the row since the last restart.
     written: BTreeMap<Key, u64>,
-    /// Every id that was ever given to a row without a key, in what survived.
+    /// Every id that was given to a row without a key, by a transaction that has survived.
     spent: BTreeSet<u64>,
 }
 
@@ -78,12 +78,12 @@ impl Oracle {
         self.live.rows.get(&key)
     }
 
-    /// Returns the epoch in which a row was written last. Returns 0 if it was not since the last restart.
+    /// Returns the epoch of the last write to a row. 0 if the row was not written since the last restart.
     pub fn written(&self, key: Key) -> u64 {
         self.written.get(&key).copied().unwrap_or(0)
     }
 
-    /// Returns whether an id was given to a row before.
+    /// Returns whether an id has already been given to a row.
     pub fn is_spent(&self, id: u64) -> bool {
         self.spent.contains(&id)
     }
@@ -105,7 +105,7 @@ impl Oracle {
         self.history.push(commit);
     }
 
-    /// Returns the state that must be there if exactly the epochs up to `durable` survived.
+    /// Returns the state that must be there if all epochs up to `durable` survived and no later one did.
     pub fn state_at(&self, durable: u64) -> State {
         let mut state = self.base.clone();
         let survived = self.history.iter().filter(|c| c.epoch <= durable);
@@ -113,8 +113,8 @@ impl Oracle {
         state
     }
 
-    /// Follows a restart: only epochs up to `durable` survived. The others never happened, and the ids that they gave
-    /// may be given again.
+    /// Sets the model to the state after a restart: the epochs up to `durable` survived. All later transactions are
+    /// forgotten, and the ids that they gave may be given again.
     pub fn restart(&mut self, durable: u64) {
         debug_assert_eq!(
             self.state_at(u64::MAX),

@@ -1,4 +1,4 @@
-//! The procedures. `interpret` implements each a second time.
+//! The procedures. The module `interpret` implements each of them a second time.
 
 use perdura::{Abort, procedure};
 
@@ -7,7 +7,7 @@ use super::schema::{Account, Entry, Order, Rate, Setting};
 
 /// The refusal of a procedure that needs a missing account.
 pub(crate) const NO_ACCOUNT: &str = "no such account";
-/// The refusal of a procedure whose payer has too little.
+/// The refusal of a procedure whose payer has too little money.
 pub(crate) const TOO_POOR: &str = "not enough";
 /// The refusal of a procedure that opens an account that is already open.
 pub(crate) const IS_OPEN: &str = "the account is open";
@@ -62,7 +62,7 @@ procedure! {
 }
 
 procedure! {
-    /// Appends `times` entries, and returns their ids.
+    /// Appends `times` entries to an account. Returns their ids.
     pub fn append(cx, account: u64, amount: i64, text: String, times: u8) -> Vec<u64>,
     on [Account(account)] {
         let mut ids = Vec::new();
@@ -75,7 +75,7 @@ procedure! {
 }
 
 procedure! {
-    /// Writes time and chance into an account and a new order. Returns both.
+    /// Writes the time and a random number into an account and a new order. Returns both.
     pub fn stamp(cx, id: u64, branch: u32) -> (u64, u64), on [Account(id), Order(branch)] {
         let (now, random) = (cx.now(), cx.random()?);
         if !cx.contains::<Account>(id)? {
@@ -93,7 +93,8 @@ procedure! {
 }
 
 procedure! {
-    /// Orders an item. An order that is not paid costs nothing. Returns the entry's id if it was paid.
+    /// Orders an item. If the payer cannot pay, the order stays and the payment is undone. Returns the id of the
+    /// payment's entry, if there was a payment.
     pub fn place_order(cx, branch: u32, number: u64, item: u16, tag: u64, amount: i64, payer: u64)
         -> Option<u64>,
     on [Order(branch), Account(payer)] {
@@ -119,7 +120,7 @@ procedure! {
 }
 
 procedure! {
-    /// Sets a rate everywhere, and writes its factor into all accounts. Returns their number.
+    /// Sets a rate in every partition, and writes its factor into all accounts. Returns the number of accounts.
     pub fn revalue(cx, id: u16, factor: i64, name: String) -> u64, on all {
         let rate = Rate { id, factor, name };
         if cx.contains::<Rate>(id)? {
@@ -141,8 +142,8 @@ procedure! {
 }
 
 procedure! {
-    /// Gives an amount to every account of an owner, and perhaps another owner. Finds them by the index that it
-    /// changes.
+    /// Gives an amount to every account of an owner, and sometimes changes the accounts' owner. Finds the accounts by
+    /// the index that this changes.
     pub fn gift(cx, owner: String, amount: i64, heir: String) -> u64, on all {
         let accounts: Vec<Account> = cx.by(Account::by_owner, owner.as_str()).collect()?;
         let mut count = 0;
@@ -157,7 +158,7 @@ procedure! {
 }
 
 procedure! {
-    /// Changes two accounts, of which it declares one.
+    /// Changes two accounts but declares only one of them.
     pub fn stray(cx, near: u64, far: u64, amount: i64) -> (), on [Account(near)] {
         for (id, amount) in [(near, amount), (far, -amount)] {
             if cx.contains::<Account>(id)? {
@@ -169,7 +170,7 @@ procedure! {
 }
 
 procedure! {
-    /// Reads a page-addressed table, and changes an account by the value.
+    /// Reads a row of a page-addressed table, and changes an account by its value.
     pub fn consult(cx, id: u64, setting: u64) -> i64, on [Account(id), Setting(setting)] {
         let found = cx.get::<Setting>(setting)?.map_or(1, |setting| setting.value);
         if !cx.contains::<Account>(id)? {
@@ -181,7 +182,7 @@ procedure! {
 }
 
 procedure! {
-    /// Writes a page-addressed table and a key-addressed one.
+    /// Writes a page-addressed table and a key-addressed table.
     pub fn configure(cx, setting: u64, value: i64, text: String, id: u64) -> (),
     on [Account(id), Setting(setting)] {
         let row = Setting { id: setting, value, text };
@@ -198,7 +199,7 @@ procedure! {
 }
 
 procedure! {
-    /// Removes the first orders of a branch below a number, in their order. Returns their number.
+    /// Removes the first orders of a branch below a number, in ascending order. Returns the number of removed orders.
     pub fn drop_orders(cx, branch: u32, below: u64) -> u64, on [Order(branch)] {
         let orders = cx.range::<Order>((branch, 0)..(branch, below));
         let found: Vec<(u32, u64)> = Iterator::map(orders, |order| {
@@ -215,7 +216,7 @@ procedure! {
 }
 
 procedure! {
-    /// Removes all entries of an account. Returns their number.
+    /// Removes all entries of an account. Returns the number of removed entries.
     pub fn forget_entries(cx, account: u64) -> u64, on all {
         let mut ids = Vec::new();
         for row in cx.by(Entry::by_account, account).views() {
@@ -230,7 +231,7 @@ procedure! {
 }
 
 procedure! {
-    /// Adds up the orders of a branch by a rate. Changes nothing.
+    /// Sums up the orders of a branch, multiplied by a rate. Changes nothing.
     pub fn tally(cx, branch: u32, rate: u16) -> i64, on [Order(branch)] {
         let factor = cx.get::<Rate>(rate)?.map_or(1, |rate| rate.factor);
         let mut sum = 0i64;
@@ -242,7 +243,7 @@ procedure! {
 }
 
 procedure! {
-    /// Changes an account and appends an entry, and is stopped by an error or a panic.
+    /// Changes an account and appends an entry. Then an error or a panic stops it.
     pub fn fickle(cx, id: u64, amount: i64, panics: bool) -> (), on [Account(id)] {
         if cx.contains::<Account>(id)? {
             cx.modify::<Account>(id, |account| {

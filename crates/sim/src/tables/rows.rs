@@ -12,12 +12,12 @@ pub(crate) enum Key {
     Account(u64),
     Order(u32, u64),
     Rate(u16),
-    /// An entry, by its row's id.
+    /// An entry, named by its row id.
     Entry(u64),
     Setting(u64),
     /// A row of Redis's first database.
     Plain(u8),
-    /// A key-addressed table itself, by its place in [`Sort::ALL`].
+    /// A key-addressed table itself, named by its index in [`Sort::ALL`].
     Table(usize),
 }
 
@@ -35,7 +35,7 @@ pub(crate) enum Row {
 
 /// Rows by key.
 pub(crate) type Rows = BTreeMap<Key, Row>;
-/// The row that a transaction left at a key, if any.
+/// A key and the row that a transaction left there, if any.
 pub(crate) type Write = (Key, Option<Row>);
 
 /// The sorts of tables.
@@ -58,7 +58,7 @@ impl Sort {
         Sort::Settings,
     ];
 
-    /// Returns its place among all sorts.
+    /// Returns the index of this sort in [`Sort::ALL`].
     pub fn place(self) -> usize {
         let place = Sort::ALL.iter().position(|sort| *sort == self);
         place.expect("every sort is one of all")
@@ -66,7 +66,7 @@ impl Sort {
 }
 
 impl Key {
-    /// Returns the sort of its table. `None`: the table is not typed.
+    /// Returns the sort of the key's table. `None`: the table is not typed.
     pub fn sort(self) -> Option<Sort> {
         match self {
             Key::Account(_) => Some(Sort::Accounts),
@@ -78,8 +78,8 @@ impl Key {
         }
     }
 
-    /// Returns the partition of a typed row that has one: integers modulo the number of partitions. A keyless row's id
-    /// has it in its low byte.
+    /// Returns the home partition of a typed row. It is the key's integer modulo the number of partitions, or the low
+    /// byte of the id for a row without a key. `None`: the row has no home.
     pub fn home(self, partitions: u16) -> Option<u16> {
         assert!(partitions > 0, "a database has a partition");
         let modulo = |number: u64| u16::try_from(number % u64::from(partitions)).ok();

@@ -37,7 +37,8 @@ impl Lives for World {
     }
 
     fn draw_way(&mut self) {
-        // With nodes an open makes its log durable, and the tables of a failed open count.
+        // With nodes, an open makes its log durable. So the tables that a failed open created exist, and no others
+        // may be declared now.
         let declares = !self.opens_again || self.machine.cluster.is_none();
         let World { machine, swarm, .. } = self;
         swarm.dropped = 0;
@@ -72,7 +73,7 @@ impl Lives for World {
         }
         self.machine.checkpoint_if(overdue)?;
         self.commit_at_times()?;
-        // Only an engine without an open transaction is closed.
+        // The engine must have no open transaction when it is closed.
         if self.tenant.as_ref().is_none_or(Tenant::is_idle) {
             self.machine
                 .close_cleanly_at_times(&mut self.closed_cleanly)?;
@@ -92,7 +93,7 @@ impl Lives for World {
     }
 
     fn try_again(&mut self) {
-        // A restart that fails may or may not have removed the mark of a clean shutdown.
+        // A failed restart may have removed the mark of a clean shutdown.
         self.closed_cleanly = None;
         self.opens_again = true;
     }
@@ -123,7 +124,7 @@ impl Lives for World {
 }
 
 impl World {
-    /// Counts the rare states that a restart has come from.
+    /// Counts the rare states that the last restart started from.
     fn mark_reached(&mut self) {
         let report = self.core().report();
         let played = report.ordered.as_ref().map_or(0, |ordered| ordered.played);

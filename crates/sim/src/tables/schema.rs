@@ -1,4 +1,4 @@
-//! The tables: one of each sort.
+//! The tables: one table of each sort.
 
 use perdura::table;
 

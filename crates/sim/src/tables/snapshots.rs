@@ -16,7 +16,7 @@ use super::world::World;
 pub(crate) struct Held {
     snapshot: Snapshot,
     state: State,
-    /// The tables at its instant. Later ones are not among them.
+    /// The tables that existed at the snapshot's instant.
     tables: Vec<(super::rows::Sort, TableId)>,
     plain: TableId,
 }
@@ -55,7 +55,8 @@ impl World {
         }
     }
 
-    /// Checks that every snapshot shows its instant. When all are closed, nothing is kept.
+    /// Checks that every snapshot still shows its instant. Then closes all of them, and checks that no version is
+    /// kept.
     pub fn close_snapshots(&mut self) -> Check {
         let mut older_is_held = false;
         for held in &self.snapshots {
@@ -69,8 +70,8 @@ impl World {
         self.check_kept()
     }
 
-    /// Checks the memory for kept versions. Beyond the bound, a checkpoint keeps them and frees them by its steps, or
-    /// snapshots keep them and the oldest end.
+    /// If the memory for kept versions exceeds its bound, ends the oldest snapshots until it does not. While a
+    /// checkpoint runs, its steps free the versions instead.
     pub fn check_room(&mut self) -> Check {
         let core = self.machine.engine();
         if !core.heap().kept_over_bound() {
@@ -95,7 +96,7 @@ impl World {
         }
     }
 
-    /// Checks that nothing is kept without a snapshot or a checkpoint.
+    /// Checks that versions are kept only for a snapshot or a checkpoint.
     fn check_kept(&self) -> Check {
         let core = self.core();
         let kept = core.heap().memory().get(MemoryUse::Kept);
@@ -107,8 +108,8 @@ impl World {
 }
 
 impl Held {
-    /// Compares the snapshot with the state at its opening, unless it was ended for lack of room. Returns whether it is
-    /// still held.
+    /// Compares the snapshot with the state at its opening, unless it was ended to free memory. Returns whether the
+    /// snapshot is still open.
     fn holds(&self, world: &World) -> Check<bool> {
         let is_bounded = world.swarm.options.kept_bound != KeptBound::default();
         match self.snapshot.each_row(self.plain, |_, _| Ok(())) {

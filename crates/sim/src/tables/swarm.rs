@@ -25,30 +25,31 @@ use super::tree_swarm::{STEPS, TreeSwarm};
 pub(crate) struct Swarm {
     /// True if each stream has a separate disk.
     pub disks_apart: bool,
-    /// The options of the next open. Some of them change from life to life.
+    /// The options of the next open. Some of them change from one life to the next.
     pub options: CoreOptions,
-    /// The declared tables, as bits by their places.
+    /// The declared tables: a bit for each sort, by its index.
     pub declared: u8,
-    /// The tables that were dropped in this life, as bits by their places. The next life makes the declared ones anew.
+    /// The tables that were dropped in this life: a bit for each sort, by its index. The next open creates the
+    /// declared ones again.
     pub dropped: u8,
-    /// True if the log's form, the tables and the other declarations of a program change from life to life.
+    /// True if the log's form, the tables and the program's other declarations change from one life to the next.
     pub changes: bool,
     /// True if some lives have a memory limit.
     pub short_memory: bool,
-    /// True if nothing is logged: a crash loses everything that no image has.
+    /// True if nothing is logged: a crash loses everything that is not in an image.
     pub unlogged: bool,
-    /// True if calls that cannot be commands are refused.
+    /// True if the engine refuses calls that cannot be logged as commands.
     pub strict: bool,
-    /// True if all tables are page-addressed, whatever they are declared as.
+    /// True if all tables are page-addressed, whatever their declarations say.
     pub all_pages: bool,
     pub accounts: u64,
     pub branches: u32,
-    /// The number of different numbers and tags of orders.
+    /// The number of different order numbers and of different tags.
     pub numbers: u64,
     pub settings: u64,
     /// Odds of texts longer than a slot, of 100.
     pub long: u8,
-    /// The most snapshots that are held open at once.
+    /// The most snapshots that are open at once.
     pub snapshots: usize,
     /// The tree beside the tables. `None`: the run has no tree.
     pub tree: Option<TreeSwarm>,
@@ -56,9 +57,9 @@ pub(crate) struct Swarm {
     pub odds: [u32; KINDS],
 }
 
-/// The number of kinds of step, those of a tree included.
+/// The number of kinds of step, including those of a tree.
 pub(crate) const KINDS: usize = KINDS_OF_TABLES + STEPS.len();
-/// The number of kinds of step of tables alone.
+/// The number of kinds of step without those of a tree.
 pub(crate) const KINDS_OF_TABLES: usize = 14;
 
 pub(crate) fn draw_amount(rng: &mut Rng) -> i64 {
@@ -175,13 +176,13 @@ impl Swarm {
         }
         swarm.unlogged = rng.u8(0..12) == 0;
         if swarm.unlogged {
-            // The model does not know what a disturbed open leaves in an image.
+            // An interrupted open may write an image whose content the model does not know.
             swarm.course.nested = 0;
         }
         swarm
     }
 
-    /// Draws the form of the log from now on.
+    /// Draws the form of the log for the next life.
     pub fn draw_typed(&mut self, rng: &mut Rng) {
         assert!(
             self.declared < 1 << Sort::ALL.len(),
@@ -224,12 +225,12 @@ impl Swarm {
         sort != Sort::Settings && !self.all_pages
     }
 
-    /// Declares another table.
+    /// Declares a table.
     pub fn declare(&mut self, sort: Sort) {
         self.declared |= 1 << sort.place();
     }
 
-    /// Returns whether a table is declared, and was not dropped since the database was opened.
+    /// Returns whether a table is declared and has not been dropped in this life.
     pub fn declares(&self, sort: Sort) -> bool {
         self.declared & !self.dropped & (1 << sort.place()) != 0
     }
@@ -243,7 +244,7 @@ impl Swarm {
         }
     }
 
-    /// Draws one of few names, some of which are long.
+    /// Draws one of a few names. Some of these are long.
     pub fn draw_owner(&self, rng: &mut Rng) -> String {
         let owner = rng.u8(0..4);
         let len = if rng.u8(0..100) < self.long { 300 } else { 3 };

@@ -1,4 +1,4 @@
-//! The tree of a database that has tables too: its clients, and its part in the comparison after a restart.
+//! The tree in a database that also has tables: its clients, and its part in the comparison after a restart.
 
 use std::sync::Arc;
 
@@ -22,13 +22,13 @@ use crate::tree::swarm::legal;
 use super::tree_swarm::TreeSwarm;
 use super::world::World;
 
-/// The most ways by which copies are restarted, if not by all.
+/// The most ways in which copies are restarted, unless all ways are tried.
 const WAYS: usize = 3;
 
 /// The tree's part of a world.
 pub(crate) struct Tenant {
     keys: KeyClients,
-    /// The transactions of the open life.
+    /// The transactions of this life.
     txns: Option<KeyTxns>,
 }
 
@@ -51,13 +51,13 @@ impl Tenant {
         self.keys.clients.are_idle()
     }
 
-    /// Forgets everything that only the ended life knew.
+    /// Drops all state that only the ended life had.
     pub fn forget(&mut self) {
         self.keys.clients.forget();
         self.txns = None;
     }
 
-    /// Begins the life of a restart that was compared.
+    /// Begins a new life after its restart has been compared with the model.
     pub fn begin(&mut self, core: &Core, kept: u64) {
         self.keys.clients.oracle.restart(kept);
         self.txns = KeyTxns::over(core, Route::Scattered);
@@ -65,7 +65,7 @@ impl Tenant {
 }
 
 impl World {
-    /// Makes a database with a tree, if the run has one and there is no database.
+    /// Creates a database with a tree, if the run has a tree and the disks have no database.
     pub fn make_with_tree(&self, env: &Env) -> Result<(), Error> {
         let Some(tree) = &self.swarm.tree else {
             return Ok(());
@@ -92,7 +92,8 @@ impl World {
         }
     }
 
-    /// Commits the tree's clients at the end of few lives. The transactions that are then still open roll back.
+    /// Sometimes commits the tree's clients at the end of a life. Transactions that are still open after that are
+    /// rolled back.
     pub fn commit_at_times(&mut self) -> Check {
         if self.tenant.is_none() || self.stopped || self.rng.u8(0..4) > 0 {
             return Ok(());
@@ -131,8 +132,9 @@ impl World {
         }
     }
 
-    /// Checks that methods do not matter. All legal ways, or some, must lead from the disks as the restart found them
-    /// to one digest. It must be that of the restart, unless nodes held more.
+    /// Checks that methods do not matter. All legal ways, or some of them, restart the disks as the last restart
+    /// found them. All must lead to the same digest. It must be the digest of the last restart, unless nodes held
+    /// more of the log.
     pub fn check_methods(&self, before: &[Arc<SimDisk>], choice: u64) -> Check {
         let (Some(tree), Some(anchor)) = (&self.swarm.tree, anchor_of(&before[0])?) else {
             return Ok(());

@@ -28,7 +28,7 @@ pub(crate) struct TreeSwarm {
     pub scheme: Scheme,
     pub page_bytes: usize,
     pub keys: KeyShape,
-    /// The number of pages that may be dirty before their writer works.
+    /// The most dirty pages that the writer of pages tolerates before it works.
     pub dirty_max: usize,
 }
 
@@ -45,7 +45,8 @@ fn draw_odds(rng: &mut Rng) -> [u32; STEPS.len()] {
 }
 
 impl Swarm {
-    /// Draws the character of a seed for a run with a tree. Everything is logged, because both have one log.
+    /// Draws the character of a seed for a run with a tree. Everything is logged, because the tree and the tables
+    /// share one log.
     pub fn draw_mixed(rng: &mut Rng, streams: Option<u8>, profile: Option<CrashProfile>) -> Swarm {
         let mut swarm = Swarm::draw(rng, streams, profile);
         if std::mem::take(&mut swarm.unlogged) {

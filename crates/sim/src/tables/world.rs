@@ -21,7 +21,7 @@ use super::snapshots::Held;
 use super::swarm::Swarm;
 use super::tree::Tenant;
 
-/// Everything that a database must have.
+/// The rows and numbers that a database must have.
 pub(crate) struct Expected {
     tables: State,
     /// The tree's rows. Empty if the run has no tree.
@@ -38,11 +38,11 @@ pub(crate) struct World {
     pub snapshots: Vec<Held>,
     /// True if the last life ended with the anchor's mark of a clean shutdown. `None`: unknown.
     pub closed_cleanly: Option<bool>,
-    /// True if the last open failed.
+    /// True if the last attempt to open the database failed.
     pub opens_again: bool,
-    /// Without a log: the checkpoint whose image the anchor names, which must not be lost.
+    /// In a run without a log: the checkpoint of the image that the anchor names. This image must not be lost.
     pub must_image: u64,
-    /// Without a log: the checkpoint whose image the last restart loaded.
+    /// In a run without a log: the checkpoint of the image that the last restart loaded.
     pub loaded_image: u64,
 }
 
@@ -110,8 +110,8 @@ impl OverCore for World {
         }
     }
 
-    /// Returns whether the model has the state. An older image that replaces a damaged one may be of a life before the
-    /// last restart.
+    /// Returns whether the model can compute the state. It cannot if an older image replaces a damaged one and comes
+    /// from before the last restart.
     fn remembers(&self, survived: u64) -> bool {
         self.is_logged() || survived >= self.loaded_image
     }
@@ -141,7 +141,7 @@ impl World {
     pub fn new(seed: u64, rng: Rng, mut swarm: Swarm) -> World {
         let logs = swarm.course.log_disks(swarm.disks_apart);
         let has_nodes = !swarm.unlogged && scramble(seed ^ 0x6e6f_6465).is_multiple_of(4);
-        // Rot is restarted without the nodes, which may be needed.
+        // Restarts after rot do not use the nodes, but might need their log.
         swarm.course.rot &= !has_nodes;
         let mut machine = Machine::new(seed, rng, swarm.course.clone(), 1 + logs);
         machine.cluster = has_nodes.then(|| Cluster::new(seed, Arc::clone(&machine.clock)));
@@ -163,8 +163,8 @@ impl World {
         self.engine()
     }
 
-    /// Returns the moment of a commit, as the model counts: its epoch. Without a log, it is the first checkpoint whose
-    /// image has the commit, which begins behind it.
+    /// Returns the number by which the model orders a commit: its epoch. Without a log, it is the first checkpoint
+    /// that begins after the commit, because this checkpoint's image has the commit.
     pub fn moment(&self, epoch: u64) -> u64 {
         match self.swarm.unlogged {
             true => self.core().heap().ckpt_epoch().0 + 1,
@@ -172,7 +172,7 @@ impl World {
         }
     }
 
-    /// Notes the newest named image. Without a log, only the image that the anchor names survives.
+    /// Updates the image that the anchor names. In a run without a log, only this image survives a crash.
     pub fn note_image(&mut self) {
         if !self.swarm.unlogged {
             return;

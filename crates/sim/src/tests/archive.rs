@@ -20,7 +20,7 @@ fn crashes_and_restores_meet_every_state() {
     }
 }
 
-/// The rare states that a few hundred runs must have come through.
+/// The rare states that a few hundred runs must have reached.
 const MARKS: [&str; 21] = [
     "agent",
     "agent_killed",
@@ -50,7 +50,7 @@ fn the_same_seeds_give_the_same_trace() {
     common::the_same_seeds_give_the_same_trace(Mode::Archive);
 }
 
-/// The bugs of the archive that a run can meet. The others need actions that no machine of the product takes.
+/// The bugs of the archive that a run can meet. The other bugs need actions that the product never takes.
 const SEEN: [Flaw; 15] = [
     Flaw::PinnedSlotOverwritten,
     Flaw::RenameBeforeSync,
@@ -69,8 +69,8 @@ const SEEN: [Flaw; 15] = [
     Flaw::BacklogForgottenEarly,
 ];
 
-/// The conditions under which a seeded bug is seen are a property of the simulator. This test fails if the simulator
-/// can no longer see one.
+/// A seeded bug shows only under conditions that the simulator must create. This test fails if the simulator no
+/// longer finds one of the bugs.
 #[test]
 fn every_seeded_bug_of_the_archive_is_caught() {
     common::each_is_caught(Mode::Archive, &SEEN, || None);

@@ -1,5 +1,5 @@
-//! The common tests of all modes: runs of one mode, faults that strike, a replay that fails again, and every seeded bug
-//! caught in time.
+//! The common tests of all modes: runs of one mode, faults that strike, a replay that fails again, and every seeded
+//! bug found within a number of runs.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,13 +8,14 @@ use std::time::Instant;
 use crate::{CrashOptions, CrashReport, Mode, run};
 use perdura_base::flaw::{Flaw, arm};
 
-/// The most runs until each seeded bug is caught. It is a count, not a time, so that a slow machine tries the same
-/// seeds.
+/// The most runs in which each seeded bug must be found. It is a count, not a time, so that a slow machine tries the
+/// same seeds.
 const HUNT_RUNS: u64 = 30_000;
-/// The number of runs between two looks at their findings.
+/// The number of runs after which violations are looked for.
 const BATCH: u64 = 50;
-/// Bugs that few runs meet, each with the seed of a run that does. This seed is tried first. If it no longer sees the
-/// bug, all seeds are tried as for the other bugs, which takes minutes. The new seed then belongs here.
+/// Bugs that only few runs meet, each with the seed of a run that meets it. This seed is tried first. If its run no
+/// longer finds the bug, all seeds are tried as for the other bugs, which takes minutes. Then replace the seed here
+/// by the one that was found.
 const RARE: [(Mode, Flaw, u64); 17] = [
     (Mode::Executor, Flaw::TruncateBeforeAnchor, 344),
     (Mode::Executor, Flaw::TextKeptByDraft, 334),
@@ -46,7 +47,7 @@ pub fn runs(mode: Mode, seed: u64, runs: u64) -> CrashReport {
     run(&options, |_| {})
 }
 
-/// Runs four hundred crash chains without a violation, in which every kind of fault strikes.
+/// Runs four hundred seeds without a violation. Every kind of fault must strike in them.
 pub fn every_promise_is_kept_and_every_fault_strikes(mode: Mode) {
     let report = runs(mode, 1, 400);
     assert!(report.violations.is_empty(), "{:#?}", report.violations);
@@ -75,14 +76,15 @@ pub fn every_promise_is_kept_and_every_fault_strikes(mode: Mode) {
     }
 }
 
-/// Checks that a run follows from its seed, and that another seed gives another run.
+/// Checks that equal seeds lead to equal runs, and different seeds to different runs.
 pub fn the_same_seeds_give_the_same_trace(mode: Mode) {
     let first = runs(mode, 77, 40);
     assert_eq!(first.trace, runs(mode, 77, 40).trace);
     assert_ne!(first.trace, runs(mode, 78, 40).trace);
 }
 
-/// Runs the seeds that every change should pass, in minutes. `PERDURA_SEED` and `PERDURA_RUNS` choose others.
+/// Runs the seeds that every change should pass, which takes minutes. `PERDURA_SEED` and `PERDURA_RUNS` choose other
+/// seeds.
 pub fn twenty_thousand_runs_keep_every_promise(mode: Mode) {
     std::panic::set_hook(Box::new(|_| {}));
     let number = |name: &str, usual| {
@@ -99,7 +101,7 @@ pub fn twenty_thousand_runs_keep_every_promise(mode: Mode) {
     assert!(report.violations.is_empty(), "{:#?}", report.violations);
 }
 
-/// Checks that a report names the seed that fails with a bug armed, and that one run of it fails again.
+/// Checks that a report names a seed that fails while a bug is armed, and that a second run of this seed fails again.
 pub fn a_violation_is_replayed(mode: Mode, word: &str, flaw: Flaw, tries: u64) {
     arm(Some(flaw));
     let report = runs(mode, 1, tries);
@@ -118,13 +120,13 @@ pub fn a_violation_is_replayed(mode: Mode, word: &str, flaw: Flaw, tries: u64) {
     );
 }
 
-/// Arms each bug in turn and looks for a contradiction in random runs. `also` is called once after the first three
-/// hundred, for bugs that need one exact moment.
+/// Arms each bug in turn and looks for a contradiction in random runs. `also` is called once, after the first three
+/// hundred runs. It is for bugs that need one exact moment.
 pub fn each_is_caught(mode: Mode, flaws: &[Flaw], also: fn() -> Option<String>) {
     std::panic::set_hook(Box::new(|_| {}));
     let (next, escaped) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     let innocent = Mutex::new(Vec::new());
-    // A bug is armed for one thread only.
+    // A bug is armed only for the current thread.
     let work = || {
         while let Some(flaw) = flaws.get(next.fetch_add(1, Ordering::Relaxed)) {
             arm(Some(*flaw));
@@ -138,7 +140,7 @@ pub fn each_is_caught(mode: Mode, flaws: &[Flaw], also: fn() -> Option<String>) 
                 continue;
             };
             println!("{flaw:?}: {seconds:.2} s, {what}");
-            // Runs without the bug: a fault that they also show is no catch.
+            // Repeats the runs without the bug. A violation that they also show does not count.
             let alone = match seed {
                 Some(seed) => runs(mode, seed, 1).violations.is_empty(),
                 None => also().is_none(),
@@ -160,7 +162,8 @@ pub fn each_is_caught(mode: Mode, flaws: &[Flaw], also: fn() -> Option<String>) 
     );
 }
 
-/// Returns the contradiction that is found, and the seed of the run that finds it, if a run does.
+/// Returns the first contradiction, and the seed of its run. The seed is `None` if `also` found the contradiction.
+/// Returns `None` if no run shows one.
 fn hunt(mode: Mode, flaw: Flaw, also: fn() -> Option<String>) -> Option<(Option<u64>, String)> {
     let found = |seed, count| {
         let report = runs(mode, seed, count);

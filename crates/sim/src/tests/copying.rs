@@ -1,13 +1,13 @@
 //! A copy of a running database, taken file by file and piece by piece while the database works.
 //!
-//! docs/operate/back-up.md gives the order and the conditions. A copy that meets them must start, contain
-//! every transaction acknowledged before the copy began, and be exactly a durable prefix. A copy that
-//! violates them must either do the same or be refused with a message that names the cause.
+//! docs/operate/back-up.md gives the order and the conditions. A copy that meets them must start, contain every
+//! transaction acknowledged before the copy began, and be exactly a durable prefix. A copy that violates them must
+//! either start like that, or be refused with a message that names the cause.
 //!
-//! The simulator found the conditions. A copier reads beyond the end of the log. A writer then fills in the region that
-//! was read as zeros and continues ahead of the copier. The copy has a gap, and blocks behind the gap prove it. A
-//! checkpoint that completes leaves an image directory unknown to the copied anchor and overwrites the pages of the
-//! older image.
+//! The simulator showed that the conditions are needed. Without a pause, a copier reads zeros beyond the end of the
+//! log. A writer then fills this region and continues ahead of the copier. So the copy has a gap, and blocks behind
+//! the gap prove it. With checkpoints, a completed checkpoint leaves an image directory that the copied anchor does
+//! not know, and overwrites the pages of the older image.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,33 +26,33 @@ use crate::report::Check;
 use crate::tests::damage::empty;
 use crate::world::World;
 
-/// The rule of docs/operate/back-up.md that a copy breaks.
+/// The rule of docs/operate/back-up.md that a copy violates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Breach {
     /// No rule.
     None,
     /// Writes continue while the log is copied.
     Unpaused,
-    /// Checkpoints begin and end.
+    /// Checkpoints begin and end while the database is copied.
     Checkpoints,
     /// The log is copied first and the anchor last.
     Backwards,
 }
 
-/// The end of a copy.
+/// The result of opening a copy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Copied {
-    /// It starts, with everything that it must have.
+    /// The copy starts, with everything that it must have.
     Starts,
-    /// It is refused in these words, which name the cause.
+    /// The copy is refused with this message, which names the cause.
     Refused(String),
 }
 
-/// The words by which a refusal names a copy as a possible cause.
+/// The words by which a refusal names a copy of a running database as a possible cause.
 const CAUSE: &str = "a copy of a running database";
 /// The directories of a database.
 const FOLDERS: [&str; 3] = ["image-a", "image-b", "log"];
-/// The unit of a copier's reads, bytes.
+/// The size of a copier's reads, bytes.
 const PIECE_BYTES: usize = 4096;
 
 struct Copier {
@@ -64,7 +64,7 @@ struct Copier {
 /// Takes a copy of a small database and opens it.
 ///
 /// # Errors
-/// Returns the fault of the copy, in words.
+/// Returns a description of what is wrong with the copy.
 pub fn copy(seed: u64, streams: u8, breach: Breach) -> Check<Copied> {
     let mut world = empty(seed, streams);
     world.open()?;
@@ -102,7 +102,7 @@ pub fn copy(seed: u64, streams: u8, breach: Breach) -> Check<Copied> {
 }
 
 impl Copier {
-    /// Stops all writes, makes everything durable, and appends the evidence for it.
+    /// Stops all writes, makes everything durable, and appends the proof of that to the log.
     fn pause(&mut self) -> Check {
         let odds = &mut self.world.swarm.odds;
         (odds.write, odds.purge, odds.empty, odds.draft) = (0, 0, 0, 0);
@@ -119,7 +119,7 @@ impl Copier {
         Ok(())
     }
 
-    /// Copies a file as it is found. A file that no longer exists is left out, as `cp -r` does.
+    /// Copies the current content of a file. Skips a file that no longer exists, as `cp -r` does.
     fn file(&mut self, path: &str) -> Check {
         let text = |error: Error| error.to_string();
         let file = match self.world.disks[0].open(path, Access::Buffered) {
@@ -200,7 +200,8 @@ impl Copier {
     }
 }
 
-/// Checks that everything acknowledged before can be saved from a copy of which only the log was overtaken.
+/// Checks that a copy in which only the log is incomplete can be repaired, with everything that was acknowledged
+/// before the copy began.
 fn can_be_repaired(world: &World, env: &Env, promised: u64) -> Check {
     let method = Method::of(Scheme::Differential);
     let options = dry_run_options(env, method, world.swarm.options.schedule);

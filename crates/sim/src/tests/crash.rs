@@ -66,8 +66,8 @@ fn the_same_seeds_give_the_same_trace() {
     common::the_same_seeds_give_the_same_trace(Mode::Executor);
 }
 
-/// The conditions under which a seeded bug is seen are a property of the simulator. This test fails if the simulator
-/// can no longer see one.
+/// A seeded bug shows only under conditions that the simulator must create. This test fails if the simulator no
+/// longer finds one of the bugs.
 #[test]
 fn every_seeded_bug_is_caught() {
     common::each_is_caught(Mode::Executor, &Flaw::ALL, || {
@@ -76,7 +76,7 @@ fn every_seeded_bug_is_caught() {
         if let Some(what) = tried.iter().find_map(|tried| tried.violations.first()) {
             return Some(format!("small histories, {what}"));
         }
-        // With some bugs the small database cannot be created.
+        // Some bugs prevent the creation of the small database.
         let damaged = [flip_bytes(1, 577), zero_log(1, 401)];
         let mut wrong = damaged.iter().flatten().flat_map(|one| &one.violations);
         Some(format!("damage, {}", wrong.next()?))
@@ -140,8 +140,8 @@ fn small_histories_survive_a_crash_at_every_io_and_every_subset() {
     ));
 }
 
-/// A finding from outside: after `kill -9`, a restart and a power cut, the database refused to start. The restart had
-/// believed blocks that the dead process wrote and never synced.
+/// Reported from outside the project: after `kill -9`, a restart and a power cut, the database refused to start. The
+/// restart had believed blocks that the dead process wrote and never synced.
 #[test]
 fn what_a_restart_after_kill_9_believed_survives_a_power_cut_at_every_io() {
     use perdura_device::SyncFailure::{KeepsNew, Reverts};
@@ -269,7 +269,7 @@ fn swept(seed: u64, streams: u8, age: Age) {
     assert!(swept.started > 0 && swept.refused > 0);
 }
 
-/// Checks databases of several seeds. Not all of them have such blocks.
+/// Checks databases of several seeds. Skips a database that has no such blocks.
 fn all_salvaged(age: Age, blocks: Blocks) {
     let mut suited = 0;
     for seed in 1..24 {
@@ -285,21 +285,21 @@ fn all_salvaged(age: Age, blocks: Blocks) {
     assert!(suited > 20, "{suited} blocks");
 }
 
-/// No plan covered this case. The log does not reach the image's end, and the image alone was refused because segments
-/// of the newest life were there.
+/// Once, no salvage plan covered this case. The log does not reach the image's end. The image alone was refused
+/// because segments of the newest life existed.
 #[test]
 fn a_bit_flipped_in_the_only_images_window_leaves_exactly_what_comes_before_it() {
     all_salvaged(Age::Midway, Blocks::OfTheWindow);
 }
 
-/// The start of the oldest life that the anchor names was derived from the life before it, which the anchor no longer
-/// names.
+/// Once, the start of the oldest life that the anchor names was derived from the life before it, which the anchor no
+/// longer names.
 #[test]
 fn a_bit_flipped_in_an_ended_life_behind_a_pruned_one_leaves_exactly_what_comes_before_it() {
     all_salvaged(Age::Old, Blocks::OfAnEndedLife);
 }
 
-/// The test takes one database of each kind. `PERDURA_SWEEP=20` takes twenty.
+/// Tests one database of each kind. `PERDURA_SWEEP=20` tests twenty.
 #[test]
 fn verify_a_dry_run_and_a_start_say_the_same_of_every_damaged_file() {
     let seeds = std::env::var("PERDURA_SWEEP").map_or(1, |text| text.parse().expect("a number"));
@@ -318,7 +318,7 @@ fn verify_a_dry_run_and_a_start_say_the_same_of_every_damaged_file() {
     std::thread::scope(|scope| (0..2).for_each(|_| drop(scope.spawn(sweep_some))));
 }
 
-/// Copies running databases by seed, `PERDURA_COPIES` of each kind. Returns the number that start and the number that
+/// Copies running databases, `PERDURA_COPIES` of them with this breach. Returns how many copies start and how many
 /// are refused.
 fn copied(breach: Breach) -> (u64, u64) {
     let seeds = std::env::var("PERDURA_COPIES").map_or(40, |text| text.parse().expect("a number"));

@@ -1,8 +1,8 @@
-//! Damage at every byte of a small database: one bit flipped, or the log zeroed from there on.
+//! Damage at every byte of a small database: one bit is flipped, or the log is zeroed from that byte on.
 //!
-//! The database must refuse with an error that names the damage, or start from exactly a durable prefix.
-//! A flip may lose only epochs without later evidence; zeros may lose only epochs whose blocks they cover
-//! and which no later structure vouches for. The engine never panics.
+//! The database must refuse with an error that names the damage, or start from exactly a durable prefix. A flip may
+//! lose only epochs of whose durability no later block or anchor has evidence. Zeros may lose only such epochs, and
+//! only if the zeros cover their blocks. The engine never panics.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -18,10 +18,10 @@ use crate::report::Check;
 use crate::swarm::Swarm;
 use crate::world::World;
 
-/// The damaged cases and their ends.
+/// The number of damaged cases, by their results.
 #[derive(Debug, Clone, Default)]
 pub struct Damaged {
-    /// The number of bytes flipped or cut at.
+    /// The number of cases: bytes that were flipped, or from which on the log was zeroed.
     pub cases: u64,
     /// The number of cases in which the database started.
     pub started: u64,
@@ -32,7 +32,7 @@ pub struct Damaged {
 }
 
 impl Damaged {
-    /// Checks that every case starts, is refused, or is a violation.
+    /// Checks that every case was counted once: as started, as refused, or as a violation.
     fn check(&self) {
         let ended = self.started + self.refused;
         let (cases, wrong) = (self.cases, to_u64(self.violations.len()));
@@ -43,7 +43,7 @@ impl Damaged {
     }
 }
 
-/// Returns a small database with two images, a log beyond both, and a void tail of an earlier life.
+/// Returns a small database with two images, log behind both of them, and a void tail of an earlier life.
 fn small(seed: u64) -> Check<World> {
     let mut world = empty(seed, 2);
     for _ in 0..2 {
@@ -58,7 +58,7 @@ fn small(seed: u64) -> Check<World> {
     Ok(world)
 }
 
-/// Returns a machine without a database, for one of a few rows of every type.
+/// Returns a machine without a database. The database that is made there has a few rows of every type.
 pub(crate) fn empty(seed: u64, streams: u8) -> World {
     let mut rng = Rng::with_seed(seed);
     let drawn = Swarm::draw(&mut rng, Some(streams), Some(CrashProfile::Ordered));

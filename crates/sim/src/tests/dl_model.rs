@@ -1,11 +1,12 @@
-//! The model of differential logging: the corrected algorithm keeps every promise in every
-//! history, and each mistake shows.
+//! Tests of the model of differential logging: the corrected algorithm keeps every promise in every history, and each
+//! known mistake breaks one.
 
 use crate::tests::model_dl::{Twist, Twists, VARIANTS, run_variant};
 
-/// The most runs until each mistake shows. It is a count, not a time, so that a slow machine tries the same seeds.
+/// The most runs in which each mistake must break a promise. It is a count, not a time, so that a slow machine tries
+/// the same seeds.
 const HUNT_RUNS: u64 = 10_000;
-/// The number of runs between two looks at their findings.
+/// The number of runs after which failures are looked for.
 const PART: u64 = 500;
 
 fn sound_variants_hold(runs: u64) {

@@ -1,7 +1,7 @@
-//! Small histories, exhaustively: a crash at every I/O with every subset of the operations that were not yet durable.
-//! Also the n-th I/O failing, for n = 1, 2, … until a pass without a failure.
+//! Small histories, exhaustively. A crash strikes at every I/O and keeps every possible subset of the operations that
+//! were not yet durable. In other passes the n-th I/O fails, for n = 1, 2, … until no I/O fails in a pass.
 //!
-//! Random histories find the unexpected. These find errors that need one exact moment.
+//! Random histories find unexpected errors. Exhaustive ones find errors that need one exact moment.
 //!
 //! # Source
 //! The n-th failure loop is SQLite's way of testing (its *out-of-memory* and *I/O error* tests).
@@ -31,16 +31,16 @@ pub enum Letter {
     Write(u8),
     /// A checkpoint.
     Checkpoint,
-    /// `kill -9` and a restart. The machine does not fail.
+    /// `kill -9` of the process, and a restart. The machine keeps running.
     Restart,
 }
 
-/// The counts and the violations of a test.
+/// The counts and the violations of an exhaustive test.
 #[derive(Debug, Clone, Default)]
 pub struct Tried {
     /// The number of histories.
     pub histories: u64,
-    /// The number of crashes or failures, one in each run.
+    /// The number of runs. Each has one crash or one failure.
     pub cases: u64,
     /// The number of restarts compared with the model.
     pub restarts: u64,
@@ -48,18 +48,19 @@ pub struct Tried {
     pub violations: Vec<String>,
 }
 
-/// The event that follows a restart.
+/// The event after a restart.
 #[derive(Debug, Clone, Copy)]
 enum Then {
     Nothing,
-    /// The power fails at once. What the restart showed must be durable.
+    /// The power fails at once. Everything that the restart showed must be durable.
     PowerCut,
-    /// A checkpoint, and then the power fails.
+    /// A checkpoint, and then a power cut.
     Checkpoint,
 }
 
 impl Then {
-    /// Chooses the event. After a kill the power cut finds most. A checkpoint is costly, so it follows only sometimes.
+    /// Chooses the event. After a kill it is a power cut, which finds most errors there. A checkpoint is costly, so
+    /// it is chosen only if `now`.
     fn after(profile: CrashProfile, now: bool) -> Then {
         match () {
             () if profile == CrashProfile::Killed => Then::PowerCut,
@@ -69,7 +70,7 @@ impl Then {
     }
 }
 
-/// The most pending operations whose every subset is tried. With more, profiles and seeds are tried.
+/// With up to this many pending operations every subset of them is tried. With more, profiles and seeds are tried.
 const SUBSETS_MAX: usize = 8;
 
 fn small(streams: u8) -> World {
@@ -93,7 +94,7 @@ fn small(streams: u8) -> World {
 }
 
 impl World {
-    /// Plays a history as far as possible. An injected failure ends it.
+    /// Plays a history up to its end, or up to an injected failure.
     fn play(&mut self, history: &[Letter]) -> Check {
         self.faults_before = 0;
         if !self.reopen()? {
@@ -122,7 +123,7 @@ impl World {
         Ok(())
     }
 
-    /// Opens the engine and compares. Returns `false` if an injected failure prevents it.
+    /// Opens the engine and compares its rows with the model. Returns `false` if an injected failure prevents that.
     fn reopen(&mut self) -> Check<bool> {
         match self.open_core(&self.disks) {
             Ok(core) => {
@@ -142,8 +143,8 @@ impl World {
         self.transact_ops(&[Op::Put(place, content, None)], false)
     }
 
-    /// Restarts a machine that has just crashed, and checks the recovered state. The state must survive the event that
-    /// follows, and a second restart.
+    /// Restarts a machine that has just crashed, and checks the recovered state. The state must also survive the
+    /// event `then`, and a second restart.
     fn recover(&self, then: Then) -> Check {
         let open = || {
             self.open_core(&self.disks)
@@ -166,7 +167,8 @@ impl World {
     }
 }
 
-/// Returns all histories of up to `letters` steps over two keys and a checkpoint, at most three transactions each.
+/// Returns all histories of up to `letters` letters. The letters are a write of one of two keys and a checkpoint. A
+/// history has at most three transactions.
 #[must_use]
 pub fn histories(letters: usize) -> Vec<Vec<Letter>> {
     let alphabet = [Letter::Write(0), Letter::Write(1), Letter::Checkpoint];
@@ -193,8 +195,8 @@ pub fn histories(letters: usize) -> Vec<Vec<Letter>> {
     all
 }
 
-/// Plays each history once for every mutating I/O in it, with a power cut there. Restarts from every subset of the
-/// operations that were not durable, or from four profiles if there are too many.
+/// Plays each history once for every mutating I/O in it, with a power cut at this I/O. Restarts from every subset of
+/// the operations that were not durable, or from four profiles if there are too many.
 #[must_use]
 pub fn crash_at_every_io(histories: &[Vec<Letter>], streams: u8) -> Tried {
     let mut tried = Tried::default();
@@ -253,7 +255,7 @@ fn all_outcomes(world: &mut World, cut: u64, tried: &mut Tried) -> Check {
         }
     }
     for (seed, profile) in (0..8).zip(CrashProfile::ALL.into_iter().cycle()) {
-        // Subsets that survive whole have been tried. Torn ones have not.
+        // All subsets of whole operations have been tried. Torn operations have not.
         let whole = !matches!(profile, CrashProfile::Worst | CrashProfile::Killed);
         if pending <= SUBSETS_MAX && whole {
             continue;
@@ -268,9 +270,9 @@ fn all_outcomes(world: &mut World, cut: u64, tried: &mut Tried) -> Check {
     Ok(())
 }
 
-/// Plays each history, kills the process, and cuts the power at every mutating I/O of the restart that follows. The
-/// last cut comes after all of them. Then it restarts from the result of every profile. Between the history and the
-/// kill a sync may have failed, which `failed` plans.
+/// Plays each history, kills the process, and cuts the power at every mutating I/O of the restart that follows, and
+/// once after the restart. Then restarts from what each profile leaves. `failed` may plan a failed sync between the
+/// history and the kill.
 #[must_use]
 pub fn cut_after_kill(
     histories: &[Vec<Letter>],
@@ -296,10 +298,10 @@ fn cut_one_after_kill(
     let text = |error: perdura::Error| error.to_string();
     let mut world = small(streams);
     world.play(history)?;
-    // Now the segment exists, and the log of the restart itself is durable.
+    // After this the segment exists, and the log that the restart itself wrote is durable.
     world.flush_all()?;
     let disk = Arc::clone(&world.disks[0]);
-    // One more transaction, which is written and never synced.
+    // One more transaction is written but never synced.
     disk.set_plan(FaultPlan {
         fail_sync_at: failed.map(|failure| (1, failure)),
         ..FaultPlan::default()
@@ -307,7 +309,7 @@ fn cut_one_after_kill(
     world.write((0, 1), Content { seed: 99, len: 40 })?;
     world.core().close_epoch();
     for stream in (0..streams).map(StreamId) {
-        // The write, and the sync only if it is to fail.
+        // The first step writes. The second, a sync, is taken only if it has to fail.
         let wrote = world.core().flush_step(stream).map_err(text)?;
         if wrote == FlushProgress::Wrote && failed.is_some() {
             if world.core().flush_step(stream).is_ok() {
@@ -353,7 +355,7 @@ fn cut_one_after_kill(
     Ok(())
 }
 
-/// One kind of failure.
+/// A kind of failure: its name, and the plan that makes the n-th operation fail.
 type Failure = (&'static str, fn(u64) -> FaultPlan);
 
 const FAILURES: [Failure; 7] = [
@@ -387,8 +389,8 @@ const FAILURES: [Failure; 7] = [
     }),
 ];
 
-/// Plays `before` without a failure, then `history` with the n-th operation failing, for n from one until a pass
-/// without a failure. After each comes a crash by every profile and a restart.
+/// Plays `before` without a failure, then `history` with its n-th operation failing, for n from one until a pass
+/// without a failure. After each pass follow a crash by every profile and a restart.
 #[must_use]
 pub fn nth_failure(before: &[Letter], history: &[Letter], streams: u8) -> Tried {
     let mut tried = Tried {
@@ -447,14 +449,15 @@ fn long_anchor() -> Vec<Letter> {
     life.into_iter().cycle().take(12).collect()
 }
 
-/// Crashes at the first I/Os of a restart whose anchor is longer than a sector, many times torn.
+/// Restarts with an anchor that is longer than a sector, and crashes at each of the first I/Os. Many of these crashes
+/// tear a write.
 #[must_use]
 pub fn torn_anchor(seeds: u64) -> Tried {
     let mut tried = Tried {
         histories: 1,
         ..Tried::default()
     };
-    // The log is made durable first. Then both copies of the anchor are written.
+    // The restart first makes the log durable and then writes both copies of the anchor.
     for cut in 1..=20 {
         let mut world = small(4);
         if let Err(what) = world.play(&long_anchor()) {
@@ -477,8 +480,8 @@ pub fn torn_anchor(seeds: u64) -> Tried {
     tried
 }
 
-/// Crashes within an update of a long anchor, and then within the next update. That update finds one copy torn already
-/// and must not begin with the other.
+/// Crashes within an update of a long anchor, and again within the next update. The second update finds one copy
+/// torn, so it must write that copy first, not the intact one.
 #[must_use]
 pub fn torn_twice(seeds: u64) -> Tried {
     let mut tried = Tried {
@@ -510,7 +513,7 @@ fn tear_twice(cuts: [u64; 2], seed: u64) -> Check {
         disk.crash(CrashProfile::Worst, seed ^ (turn << 32));
         let opened = AnchorFile::open(disk.life().as_ref()).map_err(text)?;
         let (file, mut record, _) = opened.ok_or("there is no anchor")?;
-        // Changes at the beginning and at the end, in two sectors.
+        // Changes the beginning and the end of the record, which are in two sectors.
         record.history.seq += 1;
         let last = record.history.chain.last_mut().ok_or("a short anchor")?;
         let end = last.cut.last_mut().ok_or("a link without a stream")?;
@@ -527,7 +530,7 @@ fn tear_twice(cuts: [u64; 2], seed: u64) -> Check {
 }
 
 impl World {
-    /// Restarts up to the n-th mutating I/O, and returns the disk then.
+    /// Restarts up to the n-th mutating I/O, and returns the disk at that moment.
     fn cut_restart(&self, disk: &SimDisk, cut: u64) -> SimSnapshot {
         disk.set_plan(FaultPlan {
             cut_after_ops: Some(cut),
@@ -537,7 +540,7 @@ impl World {
         disk.snapshot()
     }
 
-    /// Recovers from the disk. Returns whether the state was right.
+    /// Restarts from the disk. Returns whether the recovered state was right.
     fn tear(&mut self, tried: &mut Tried, what: &str) -> bool {
         tried.cases += 1;
         let recovered = self.recover(Then::Nothing);

@@ -1,10 +1,10 @@
-//! Realistic damage to files. Each file of a small database is truncated at every sector, zeroed from every sector on,
-//! and damaged by one bit in every sector. It is replaced by an older version of itself and by each other file of its
-//! kind. Every subset of a directory is deleted.
+//! Realistic damage to files. Each file of a small database is truncated at every sector, zeroed from every sector
+//! on, and damaged by one bit in every sector. Each file is also replaced by its older versions and by each other
+//! file of its kind. Every subset of a directory is deleted.
 //!
-//! In each case `verify`, a dry run and an ordinary start must agree: all refuse with the same words, or
-//! all start. A database that starts must be exactly a durable prefix, must contain everything that was
-//! vouched for, and must survive two checkpoints and another restart.
+//! In each case `verify`, a dry run and an ordinary start must agree: all refuse with the same words, or all start. A
+//! database that starts must be exactly a durable prefix, must contain everything that the anchor vouched for, and
+//! must survive two checkpoints and another restart.
 
 mod flips;
 mod judge;
@@ -26,10 +26,11 @@ pub use subject::Age;
 
 /// The directories of a database.
 const FOLDERS: [&str; 3] = ["image-a", "image-b", "log"];
-/// The most files of which every subset is deleted. Of more files, single ones and pairs are deleted.
+/// In a directory of up to this many files, every subset of them is deleted. In larger directories, single files and
+/// pairs are deleted.
 const SUBSET_FILES_MAX: usize = 9;
 
-/// The damaged cases and their ends.
+/// The number of damaged cases, by their results.
 #[derive(Debug, Clone, Default)]
 pub struct Swept {
     /// The number of damaged directories.
@@ -38,18 +39,18 @@ pub struct Swept {
     pub started: u64,
     /// The number of cases that were refused.
     pub refused: u64,
-    /// The number of refused cases of which everything up to an epoch was saved exactly.
+    /// The number of refused cases that were salvaged: everything up to some epoch was saved exactly.
     pub salvaged: u64,
-    /// The number of cases in which nothing was left of the database.
+    /// The number of cases in which the damage left nothing of the database.
     pub absent: u64,
-    /// The cases that started without something that was acknowledged and vouched for.
+    /// Cases that started without something that was acknowledged and that the anchor vouched for.
     pub lost: Vec<String>,
     /// All other violations.
     pub violations: Vec<String>,
 }
 
 impl Swept {
-    /// Checks that every case has one end.
+    /// Checks that every case was counted once.
     fn check(&self) {
         let wrong = to_u64(self.lost.len() + self.violations.len());
         assert_eq!(
@@ -60,7 +61,7 @@ impl Swept {
     }
 }
 
-/// Returns the kind of a path. Only files of one kind are exchanged.
+/// Returns the kind of the file at a path. Only files of the same kind replace each other.
 fn kind(path: &str) -> &str {
     let name = path.rsplit_once('/').map_or(path, |(_, name)| name);
     match path.split_once('/') {
@@ -70,7 +71,7 @@ fn kind(path: &str) -> &str {
     }
 }
 
-/// A sweep, which takes every case to the judges and counts its end.
+/// A sweep over one database. It judges every damaged case and counts the result.
 struct Sweep<'a> {
     subject: &'a Subject,
     out: Swept,
@@ -93,7 +94,7 @@ impl Sweep<'_> {
     }
 }
 
-/// Sweeps over one database.
+/// Tries all damage on one database.
 ///
 /// # Errors
 /// Fails if the small database cannot be made.
@@ -121,7 +122,7 @@ impl Sweep<'_> {
         self.case(&format!("{path} {what}"), &files, &FOLDERS);
     }
 
-    /// Truncates every file at every sector, zeroes it from there on, and flips a bit there.
+    /// Truncates every file at every sector, zeroes it from every sector on, and flips a bit in every sector.
     fn ends(&mut self) {
         const CUT_BYTES: usize = 512;
         const FLIP_AT: usize = 9;
@@ -142,7 +143,8 @@ impl Sweep<'_> {
         }
     }
 
-    /// Replaces every file by its older versions and by every other file of its kind, here and elsewhere.
+    /// Replaces every file by each of its older versions, and by every other file of its kind, of this database and
+    /// of `foreign`.
     fn exchanges(&mut self, foreign: &Subject) {
         let subject = self.subject;
         for (path, bytes) in &subject.now {
@@ -167,7 +169,7 @@ impl Sweep<'_> {
                 self.replaced(path, theirs.to_vec(), &what);
             }
         }
-        // A whole log of another database, in place of the right one and beside it.
+        // Puts the whole log of another database in place of the right log, and beside it.
         let logs = foreign
             .now
             .iter()

@@ -20,7 +20,7 @@ fn lives_and_takeovers_meet_every_state() {
     }
 }
 
-/// The rare states that a few hundred runs must have come through.
+/// The rare states that a few hundred runs must have reached.
 const MARKS: [&str; 20] = [
     "acknowledged_asleep",
     "acknowledged_lost",
@@ -49,8 +49,9 @@ fn the_same_seeds_give_the_same_trace() {
     common::the_same_seeds_give_the_same_trace(Mode::Mirror);
 }
 
-/// The bugs of the mirror that runs meet soon, besides those below it. The others need an order of frames that only the
-/// simulation of the mirror alone draws often enough: `crates/mirror/tests/mirror/lives.rs` finds them.
+/// The bugs of the mirror itself that runs find soon. The bugs of the log below the mirror are tested too. Other bugs
+/// of the mirror need an order of frames that only `crates/mirror/tests/mirror/lives.rs` draws often enough. That
+/// test simulates the mirror alone.
 const SEEN: [Flaw; 11] = [
     Flaw::GenerationUnchecked,
     Flaw::SoloBeforeFlush,
@@ -65,11 +66,11 @@ const SEEN: [Flaw; 11] = [
     Flaw::FenceIgnored,
 ];
 
-/// The conditions under which a seeded bug is seen are a property of the simulator. This test fails if the simulator
-/// can no longer see one.
+/// A seeded bug shows only under conditions that the simulator must create. This test fails if the simulator no
+/// longer finds one of the bugs.
 #[test]
 fn every_seeded_bug_of_the_mirror_is_caught() {
-    // An image that depends on nodes shows in one of thousands of runs.
+    // Only one of thousands of runs finds this bug, by an image that depends on nodes.
     let below = Flaw::MIRROR_LOG.into_iter();
     let below = below.filter(|flaw| *flaw != Flaw::ImageOnMirror);
     let flaws: Vec<Flaw> = SEEN.into_iter().chain(below).collect();

@@ -7,7 +7,7 @@ use crate::tests::common;
 use crate::Mode;
 use perdura_base::flaw::Flaw;
 
-/// Seeded bugs of each owner of records, of their common log and checkpoints, and of the nodes beside them.
+/// Seeded bugs of each owner of log records, of the log and the checkpoints that the owners share, and of the nodes.
 const SEEN: [Flaw; 10] = [
     Flaw::CoverWithoutOpen,
     Flaw::LosersForgotten,

@@ -1,9 +1,9 @@
-//! Crash runs of every mode, and the seeded mistakes that each must catch.
+//! Crash runs of every mode, and the seeded bugs that each mode must find.
 //!
 //! | module | one idea |
 //! |---|---|
 //! | [`exhaustive`] | small histories with a crash at every I/O, and the n-th failure for every n |
-//! | [`damage`] | every byte of a small database, one at a time |
+//! | [`damage`] | a small database with damage at every byte, one byte at a time |
 //! | [`file_damage`] | every file cut, zeroed, exchanged and deleted: three verdicts that must agree |
 //! | [`copying`] | copies of a running database |
 //! | [`model_dl`] | the algorithm alone, in memory, with every variant and mistake |

@@ -7,8 +7,8 @@ use crate::tests::common;
 use crate::Mode;
 use perdura_base::flaw::Flaw;
 
-/// The seeded bugs of parts that both modes share. This mode's own oracle must notice them, because it has no update
-/// numbers that would.
+/// Seeded bugs in parts that both modes share. This mode has no update numbers that would reveal them, so its oracle
+/// must.
 const SHARED: [Flaw; 15] = [
     Flaw::ImpureBlocks,
     Flaw::CutIgnored,
@@ -37,8 +37,8 @@ fn the_same_seeds_give_the_same_trace() {
     common::the_same_seeds_give_the_same_trace(Mode::Steal);
 }
 
-/// The conditions under which a seeded bug is seen are a property of the simulator. This test fails if the simulator
-/// can no longer see one.
+/// A seeded bug shows only under conditions that the simulator must create. This test fails if the simulator no
+/// longer finds one of the bugs.
 #[test]
 fn every_seeded_bug_of_steal_mode_is_caught() {
     let flaws: Vec<Flaw> = Flaw::STEAL.into_iter().chain(SHARED).collect();

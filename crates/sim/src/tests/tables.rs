@@ -7,7 +7,8 @@ use crate::tests::common;
 use crate::Mode;
 use perdura_base::flaw::Flaw;
 
-/// The seeded bugs of cuts that the product's mode also sees, in half of its runs.
+/// Seeded bugs of cuts, the instants of snapshots and checkpoints. The product's mode finds them too, in half of its
+/// runs.
 const SHARED: [Flaw; 4] = [
     Flaw::CleanAtCutTakenForBorn,
     Flaw::KeptVisitClearsDirty,
@@ -15,7 +16,7 @@ const SHARED: [Flaw; 4] = [
     Flaw::SnapshotRaisesG,
 ];
 
-/// Some seeded bugs of the mirror, which a quarter of the runs can meet.
+/// Some seeded bugs of the mirror. Only the quarter of the runs that have nodes can find them.
 const OF_NODES: [Flaw; 4] = [
     Flaw::SealedAnew,
     Flaw::DrainedFromVouched,
@@ -41,8 +42,8 @@ fn the_same_seeds_give_the_same_trace() {
     common::the_same_seeds_give_the_same_trace(Mode::Tables);
 }
 
-/// The conditions under which a seeded bug is seen are a property of the simulator. This test fails if the simulator
-/// can no longer see one.
+/// A seeded bug shows only under conditions that the simulator must create. This test fails if the simulator no
+/// longer finds one of the bugs.
 #[test]
 fn every_seeded_bug_of_typed_tables_is_caught() {
     let flaws: Vec<Flaw> = Flaw::TABLES
@@ -65,8 +66,8 @@ fn twenty_thousand_runs_keep_every_promise() {
     common::twenty_thousand_runs_keep_every_promise(Mode::Tables);
 }
 
-/// The oracle once compared a restart with a transaction of a lost epoch, whose number the open of a later life had
-/// used again. That open met a crash, so nothing was compared behind it.
+/// The oracle once expected a transaction of a lost epoch after a restart, because an open in between had used the
+/// epoch's number again. A crash interrupted that open, so the oracle had not compared its state.
 #[test]
 fn an_epoch_that_nothing_was_written_of_and_a_failed_open_share_a_number() {
     for seed in [2_023_835, 2_027_269] {

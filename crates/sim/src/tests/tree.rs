@@ -7,9 +7,9 @@ use crate::tests::common;
 use crate::Mode;
 use perdura_base::flaw::Flaw;
 
-/// The seeded bugs of transactions over a tree, of its pages, of its file, and of its notes. A change of structure in
-/// two records, and a number before its epoch, show only where threads meet. Pages that were believed unwritten show in
-/// the tests of the file.
+/// The seeded bugs of transactions over a tree, of its pages, of its file, and of its notes. Three others are missing
+/// here: a change of structure in two records, and a number that is taken before its epoch, need several threads.
+/// Pages that are wrongly believed unwritten are found by the tests of the file.
 const SEEN: [Flaw; 15] = [
     Flaw::CoverWithoutOpen,
     Flaw::LosersForgotten,

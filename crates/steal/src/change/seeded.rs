@@ -7,8 +7,8 @@ use crate::txn::Txn;
 use crate::txn::seeded::{Pending, is_odd};
 
 impl Steal {
-    /// Defers the change, as in the seeded bug of step 2 as printed: outside a window the tag is
-    /// read without the latch, and the page is changed later. Returns whether it took the change.
+    /// The seeded bug of step 2 as printed: outside a window it reads the tag without the latch and defers the
+    /// change. Returns whether the change was deferred.
     pub(crate) fn defer_change(&self, txn: &mut Txn, held: usize, row: Option<&[u8]>) -> bool {
         let at = txn.buffers.held[held].at;
         if !armed(Flaw::FlagOutsideLatch) || *self.streams.gate() || !is_odd(txn.id, at.slot) {

@@ -1,4 +1,5 @@
-//! The database: creating and opening it, and its part besides the life: transactions over the keys of its tree.
+//! The database of keyed rows: how it is created and opened, and the object that runs transactions over the keys of
+//! its tree.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -17,11 +18,11 @@ use super::txn::KeyTxns;
 use crate::env::StealEnv;
 use crate::txn::Committed;
 
-/// The fill of the leaves of a table that a database is made with, percent.
+/// The fill of the leaves of a table that is created with rows, percent.
 const FILL_PERCENT: usize = 90;
 
 /// An open database of transactions over keys. All methods take `&self`; a [`KeyTxn`](super::KeyTxn) belongs to one
-/// thread at a time. It dereferences to its life.
+/// thread at a time. A `Keyed` dereferences to its life.
 pub struct Keyed {
     options: KeyedOptions,
     txns: KeyTxns,
@@ -37,19 +38,19 @@ impl Deref for Keyed {
 }
 
 impl Keyed {
-    /// Makes a database and opens it. Its tables are empty, except the first if there are `rows`, which ascend by their
-    /// keys. The rows exist as soon as the database does.
+    /// Creates a database and opens it. Its tables are empty, but `rows` are put into the first table; their keys
+    /// must ascend. The rows are durable as soon as the database exists.
     ///
     /// # Errors
-    /// [`Error::Usage`] if there is a database already, an option is out of its range, or rows do not ascend; the
-    /// disks'.
+    /// [`Error::Usage`] if the disks already have a database, an option is out of its range, or rows do not ascend;
+    /// errors of the disks.
     pub fn create(
         env: StealEnv,
         options: KeyedOptions,
         rows: Option<&mut dyn Iterator<Item = NewRow>>,
     ) -> Result<Keyed> {
         options.check(&env)?;
-        // A database that has lost its anchor is not made anew: its log exists.
+        // A database that has lost its anchor still has its log. It must not be replaced by a new database.
         let is_there = find(env.disks.data.as_ref(), &env.disks.logs)?.is_some();
         let geometry = Geometry {
             partitions: 1,
@@ -71,11 +72,11 @@ impl Keyed {
         Ok(opened.expect("the database was made just now"))
     }
 
-    /// Brings the database on these disks back. `Ok(None)`: the disks hold no database. The restart undoes the
-    /// transactions that the last life left open. [`report`](Life::report) returns what was done.
+    /// Restarts the database on these disks. `Ok(None)`: the disks have no database. The restart undoes the
+    /// transactions that the last life left open. [`report`](Life::report) returns what the restart did.
     ///
     /// # Errors
-    /// See [`restart`]; the disks'.
+    /// Errors of [`restart`] and of the disks.
     pub fn open(env: StealEnv, options: KeyedOptions) -> Result<Option<Keyed>> {
         let Some(found) = read_anchor(env.disks.data.as_ref())? else {
             return Ok(None);
@@ -115,26 +116,25 @@ impl Keyed {
         }))
     }
 
-    /// Returns the transactions.
+    /// Returns the object that runs transactions.
     #[must_use]
     pub fn txns(&self) -> &KeyTxns {
         &self.txns
     }
 
-    /// Returns the pages.
+    /// Returns the tree.
     #[must_use]
     pub fn tree(&self) -> &Arc<Tree> {
         self.txns.live().tree()
     }
 
-    /// Returns the settings it was opened with.
+    /// Returns the settings with which the database was opened.
     #[must_use]
     pub fn options(&self) -> &KeyedOptions {
         &self.options
     }
 
-    /// Returns whether a commit may be acknowledged. With a mirror, it may as soon as the mirror
-    /// holds it.
+    /// Returns whether a commit may be acknowledged. With a mirror, this is as soon as the mirror holds the commit.
     #[must_use]
     pub fn is_acked(&self, committed: &Committed) -> bool {
         debug_assert!(
@@ -144,7 +144,7 @@ impl Keyed {
         self.wal.durable(Rung::Mirror) >= committed.epoch
     }
 
-    /// Returns whether more pages are dirty than the writer should leave.
+    /// Returns whether more pages are dirty than the options allow before the writer works.
     #[must_use]
     pub fn is_dirty(&self) -> bool {
         self.tree().pool().monitor().lock().dirty_count() > self.options.dirty_max()

@@ -1,4 +1,4 @@
-//! The transactions that have rows.
+//! The locks on rows, each held by a transaction.
 
 use std::collections::HashMap;
 
@@ -7,19 +7,19 @@ use perdura_base::checksum::hash64;
 use perdura_base::num::to_usize;
 use perdura_base::{TableId, TxnId};
 
-/// Parts, so that threads seldom meet.
+/// The number of parts into which the locks are divided, so that threads rarely wait for the same mutex.
 const PARTS: u64 = 64;
 
-/// A row, by its key.
+/// A row, identified by its table and key.
 pub type RowKey = (TableId, Vec<u8>);
 
-/// The rows that transactions have.
+/// The locked rows, each with the transaction that has locked it.
 pub struct Locks {
     parts: Vec<Mutex<HashMap<RowKey, TxnId>>>,
 }
 
 impl Locks {
-    /// Makes locks that no transaction has.
+    /// Returns an empty set of locks.
     #[must_use]
     pub fn new() -> Locks {
         Locks {
@@ -32,8 +32,8 @@ impl Locks {
         &self.parts[to_usize(hash % PARTS)]
     }
 
-    /// Gives a row to a transaction. Returns whether the row is new to it. `None`: another
-    /// transaction has the row.
+    /// Locks a row for a transaction. Returns true if the row was free, and false if this transaction already had it.
+    /// `None`: another transaction has locked the row.
     pub fn take(&self, row: &RowKey, txn: TxnId) -> Option<bool> {
         let mut part = self.part(row).lock();
         match part.get(row) {
@@ -45,10 +45,10 @@ impl Locks {
         }
     }
 
-    /// Releases a row that a transaction has.
+    /// Releases a transaction's lock on a row.
     ///
     /// # Panics
-    /// If the transaction does not have the row.
+    /// If the transaction has not locked the row.
     pub fn release(&self, row: &RowKey, txn: TxnId) {
         let holder = self.part(row).lock().remove(row);
         assert_eq!(holder, Some(txn), "a row goes back from who has it");

@@ -11,7 +11,7 @@ use perdura_wal::Scheme;
 use crate::env::StealEnv;
 use crate::options::{Route, check_log_sizes};
 
-/// Settings. Scheme, size of pages and size of segments of an existing database come from its anchor.
+/// Settings. For an existing database, the scheme and the sizes of pages and segments come from its anchor instead.
 #[derive(Debug, Clone)]
 pub struct KeyedOptions {
     /// The logging scheme of a new database: logical or physiological.
@@ -20,44 +20,44 @@ pub struct KeyedOptions {
     pub page_bytes: usize,
     /// Tables of a new database.
     pub tables: Vec<TableId>,
-    /// Pages in memory.
+    /// The number of pages in memory.
     pub frames: usize,
-    /// The part of them that may be dirty before the writer works, percent.
+    /// The share of the pages in memory that may be dirty before the writer works, percent.
     pub dirty_percent: usize,
-    /// The part of the pages in memory that a restart may leave dirty before it writes some,
-    /// percent.
+    /// The share of the pages in memory that a restart may leave dirty before it writes some, percent.
     pub restart_dirty_percent: usize,
-    /// The access to the file of pages.
+    /// The way in which the file of pages is accessed.
     pub access: Access,
-    /// Threads that read ahead while the database restarts; 0: the restart itself, between two operations.
+    /// The number of threads that read ahead during a restart. 0: the restart reads ahead itself, between two
+    /// operations.
     pub readers: usize,
-    /// The limits at which notes are cut. `None`: by the pool's size.
+    /// The limits at which notes are cut. `None`: they depend on the pool's size.
     pub limits: Option<Limits>,
-    /// True if a Δ has the number of each update: a restart knows the dirty pages exactly, and the log is longer.
+    /// True if a Δ has the number of each update. Then a restart knows the dirty pages exactly, but the log is
+    /// longer.
     pub with_numbers: bool,
-    /// Size of a log segment of a new database, bytes.
+    /// The size of a log segment of a new database, bytes.
     pub segment_bytes: u64,
     /// The longest log block, bytes.
     pub block_bytes_max: usize,
-    /// Log bytes that may wait in a stream before changes are refused.
+    /// The most log bytes that may wait in a stream. Beyond it, changes are refused.
     pub queue_bytes_max: u64,
-    /// The mirror of the log, if the caller has its blocks shipped ([`perdura_wal::Wal::ship_by`]). Commits are
-    /// acknowledged when the mirror has them, and pages are written when the log's disk has them. `None`: the log has
-    /// no mirror.
+    /// The options of the log's mirror, for a caller that ships the log's blocks ([`perdura_wal::Wal::ship_by`]). A
+    /// commit may be acknowledged when the mirror has it. A page may be written only when the log's disk has its
+    /// changes. `None`: the log has no mirror.
     pub mirror: Option<perdura_wal::TailOptions>,
-    /// True to open without the part of the log that only other memories held.
+    /// True to open the database even if log that only other memories held is lost.
     pub accept_loss: bool,
-    /// The choice of a transaction's stream.
+    /// The rule that chooses a transaction's stream.
     pub route: Route,
     /// The schedule of a restart.
     pub schedule: Schedule,
-    /// The restart method, or "auto".
+    /// The name of the restart method, or "auto".
     pub method: &'static str,
 }
 
 impl KeyedOptions {
-    /// Returns the settings of a database of this scheme with one table, 1, and `frames` pages in
-    /// memory.
+    /// Returns settings for this scheme with one table, number 1, and `frames` pages in memory.
     #[must_use]
     pub fn new(scheme: Scheme, frames: usize) -> KeyedOptions {
         KeyedOptions {
@@ -82,7 +82,7 @@ impl KeyedOptions {
         }
     }
 
-    /// Returns the means of the tree's restart.
+    /// Returns the settings that a restart of the tree uses.
     #[must_use]
     pub fn means(&self) -> TreeMeans {
         let of_pool = TreeMeans::of_frames(self.frames);
@@ -116,7 +116,7 @@ impl KeyedOptions {
         Ok(())
     }
 
-    /// Checks what a creation goes by.
+    /// Checks the settings that a creation uses.
     pub(super) fn check(&self, env: &StealEnv) -> Result<()> {
         self.check_open()?;
         if !self.scheme.has_tree() {

@@ -21,22 +21,22 @@ use crate::txn::Committed;
 /// The result of a write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Write {
-    /// It is done. The value is the row before, if there was one.
+    /// The write is done. The value is the row as it was before, if it existed.
     Done(Option<Vec<u8>>),
-    /// Another transaction has the row: nothing has happened.
+    /// Another transaction has locked the row, and nothing has changed.
     Taken,
 }
 
-/// Figures since the database was opened.
+/// Statistics since the database was opened.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct KeyedStats {
     /// Transactions committed.
     pub commits: u64,
-    /// Transactions rolled back, those of the life before included.
+    /// Transactions rolled back, including those that the last life left open.
     pub aborts: u64,
-    /// Changes made, compensations not included.
+    /// Changes made, not counting compensations.
     pub updates: u64,
-    /// Changes undone, those of the life before included.
+    /// Changes undone, including those of transactions that the last life left open.
     pub compensations: u64,
 }
 
@@ -48,31 +48,31 @@ struct Counters {
     compensations: AtomicU64,
 }
 
-/// An open transaction. It ends with [`KeyTxns::commit`] or [`KeyTxns::abort`]. A dropped transaction keeps its rows
-/// until the database is closed, and a restart undoes its changes.
+/// An open transaction. It ends with [`KeyTxns::commit`] or [`KeyTxns::abort`]. A dropped transaction keeps its locks
+/// until the database is closed, and the next restart undoes its changes.
 #[derive(Debug)]
 pub struct KeyTxn {
     logged: LoggedTxn,
     is_aborting: bool,
-    /// Its changes that are not undone, in their order.
+    /// The transaction's changes that are not yet undone, in the order in which they were made.
     changes: Vec<ToUndo>,
     rows: Vec<RowKey>,
 }
 
 impl KeyTxn {
-    /// Returns its number.
+    /// Returns the transaction's number.
     #[must_use]
     pub fn id(&self) -> TxnId {
         self.logged.id
     }
 
-    /// Returns the stream that its records go to.
+    /// Returns the stream that the transaction's records are appended to.
     #[must_use]
     pub fn stream(&self) -> StreamId {
         self.logged.stream
     }
 
-    /// Returns whether a rollback was begun.
+    /// Returns whether the transaction's rollback has begun.
     #[must_use]
     pub fn is_aborting(&self) -> bool {
         self.is_aborting
@@ -98,7 +98,7 @@ impl Deref for KeyTxns {
 }
 
 impl KeyTxns {
-    /// Makes transactions over the tree of a database. `None`: the database has no tree.
+    /// Returns an object that runs transactions over the tree of a database. `None`: the database has no tree.
     #[must_use]
     pub fn over(life: &Life, route: Route) -> Option<KeyTxns> {
         let live = life.trees.first()?;
@@ -124,7 +124,7 @@ impl KeyTxns {
         &self.live
     }
 
-    /// Returns figures since the database was opened.
+    /// Returns statistics since the database was opened.
     #[must_use]
     pub fn stats(&self) -> KeyedStats {
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
@@ -150,8 +150,8 @@ impl KeyTxns {
     /// Puts a row, or removes it. Logs nothing if the row stays unchanged.
     ///
     /// # Errors
-    /// [`Error::Usage`] if there is no such table, or key or value is too long; [`Error::LogFull`] if log or pages have
-    /// no room: the caller tries again later; [`Error::Stopped`]; the disk's. After an error nothing has happened.
+    /// [`Error::Usage`] if the table does not exist, or key or value is too long; [`Error::LogFull`] if log or pages
+    /// have no room for now; [`Error::Stopped`]; errors of the disk. After an error nothing has changed.
     pub fn write(
         &self,
         txn: &mut KeyTxn,
@@ -195,21 +195,21 @@ impl KeyTxns {
         Ok(Write::Done(changed.before))
     }
 
-    /// Commits: the transaction is visible to others from here on, and acknowledged once its epoch is durable.
+    /// Commits a transaction. Others see its changes from now on. It may be acknowledged once its epoch is durable.
     ///
     /// # Panics
-    /// If its rollback was begun.
+    /// If the transaction's rollback has begun.
     pub fn commit(&self, mut txn: KeyTxn) -> Committed {
         assert!(!txn.is_aborting, "a transaction rolls back or commits");
         let mut committed = Committed::empty(txn.logged.id, txn.logged.stream);
         if txn.logged.is_listed() {
-            // The commit epoch is read while all rows are held: a transaction that gets one of them later has this
-            // epoch or a greater one.
+            // The commit epoch is read while the transaction still locks all its rows. A transaction that locks one
+            // of these rows later gets this epoch or a greater one.
             let appended = self.live.end(&txn.logged, Act::Commit);
             committed.epoch = appended.epoch;
             committed.pos = appended.pos;
         } else if !txn.rows.is_empty() {
-            // It wrote the row that was there, which may not be durable yet.
+            // The transaction wrote only what was already there. Those rows may not be durable yet.
             committed.epoch = self.wal.last_appended();
         }
         assert!(
@@ -226,10 +226,12 @@ impl KeyTxns {
         txn.is_aborting = true;
     }
 
-    /// Undoes one change, or ends the rollback. Returns whether it has ended; the caller then drops the transaction.
+    /// Undoes one change, or ends the rollback if no change is left. Returns whether the rollback has ended. The
+    /// caller then drops the transaction.
     ///
     /// # Errors
-    /// [`Error::LogFull`] if the pages in memory wait for the log: try again later; the disk's.
+    /// [`Error::LogFull`] if the pages in memory wait for the log, and the caller should try again later; errors of
+    /// the disk.
     pub fn abort_step(&self, txn: &mut KeyTxn) -> Result<bool> {
         self.abort_begin(txn);
         assert!(
@@ -248,10 +250,10 @@ impl KeyTxns {
         Ok(true)
     }
 
-    /// Rolls a transaction back, to the end.
+    /// Rolls a transaction back completely.
     ///
     /// # Errors
-    /// As [`abort_step`](Self::abort_step): a restart undoes what is left of the transaction.
+    /// As [`abort_step`](Self::abort_step). After an error the next restart undoes the changes that are left.
     pub fn abort(&self, mut txn: KeyTxn) -> Result<()> {
         while !self.abort_step(&mut txn)? {}
         Ok(())

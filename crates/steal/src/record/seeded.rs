@@ -6,8 +6,8 @@ use super::Change;
 use crate::txn::Recorder;
 use crate::txn::seeded::{Pending, is_odd};
 
-/// Defers the record, as in the seeded bug of step 6 after step 5 as printed: it is appended after
-/// the latch was released. Returns whether it took the record.
+/// The seeded bug of step 6 after step 5, as printed: the record is appended after the latch is released. Returns
+/// whether the record was deferred.
 pub(super) fn defer_append(to: &mut Recorder<'_>, change: &Change<'_>) -> bool {
     let deferred = armed(Flaw::LateAppendSteal) && is_odd(to.id, change.at.slot);
     if deferred {

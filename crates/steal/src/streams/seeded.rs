@@ -8,12 +8,12 @@ use perdura_recovery::active::Active;
 
 use super::Streams;
 
-/// The active list of each stream as the window began.
+/// The active list of each stream at the time when the window began.
 pub(super) type EarlyLists = Mutex<Vec<Active>>;
 
 impl Streams {
-    /// Lists the active transactions when the window begins, before the end marks are appended: a
-    /// seeded bug.
+    /// A seeded bug: copies the lists of active transactions when the window begins, and not when the end marks are
+    /// appended.
     pub(super) fn list_early(&self) {
         if armed(Flaw::ListRace) {
             let lists = self.active.iter().map(|active| active.lock().clone());
@@ -21,7 +21,7 @@ impl Streams {
         }
     }
 
-    /// Returns the list for the end mark of a stream, instead of the transactions that are active.
+    /// Returns the list that the seeded bug puts into a stream's end mark, instead of the current one.
     pub(super) fn listed_early(&self, stream: StreamId) -> Option<Active> {
         let early = self.early.lock();
         armed(Flaw::ListRace).then(|| early[usize::from(stream.0)].clone())

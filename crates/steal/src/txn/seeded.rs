@@ -22,8 +22,8 @@ pub(crate) enum Pending {
     },
 }
 
-/// Returns whether the seeded bugs of algorithm 1 strike this change. They strike half of all
-/// changes, the same in every run.
+/// Returns whether the seeded bugs of algorithm 1 affect this change. They affect half of all changes, and the same
+/// ones in every run.
 pub(crate) fn is_odd(txn: TxnId, slot: u16) -> bool {
     mix64(txn.0 ^ u64::from(slot) << 40) & 1 == 1
 }

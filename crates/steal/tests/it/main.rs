@@ -1,4 +1,4 @@
-//! Interleaved transactions: over pages, and over rows of a tree.
+//! Interleaved transactions over pages, and over rows of a tree.
 
 mod keyed;
 mod mixed;

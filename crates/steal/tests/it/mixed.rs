@@ -1,4 +1,4 @@
-//! One database with tables in memory and a tree, as a program sees it that embeds the engine.
+//! One database with tables in memory and a tree, as seen by a program that embeds the engine.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -22,7 +22,7 @@ type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
 
 const TABLES: [TableId; 2] = [TableId(1), TableId(2)];
 
-/// Returns options with few pages in memory, so that some reach the disk before the crash.
+/// Returns options with few pages in memory, so that some pages are written before the crash.
 fn options() -> CoreOptions {
     CoreOptions {
         partitions: 4,
@@ -49,7 +49,7 @@ fn key(number: u32) -> Vec<u8> {
     format!("key{number:05}").into_bytes()
 }
 
-/// Writes a row of the tree in a transaction that may not meet another.
+/// Writes a row of the tree in a transaction that must not conflict with another.
 fn put(core: &Core, txns: &KeyTxns, txn: &mut perdura_steal::KeyTxn, key: &[u8], value: &[u8]) {
     loop {
         match txns.write(txn, TABLES[0], key, Some(value)) {
@@ -61,8 +61,8 @@ fn put(core: &Core, txns: &KeyTxns, txn: &mut perdura_steal::KeyTxn, key: &[u8],
     }
 }
 
-/// Makes a database and leaves it as a crash does: with rows of both kinds, and a transaction that was open over a
-/// checkpoint. Returns what the tree must hold.
+/// Creates a database and leaves it in the state after a crash. It has rows of both kinds, and a transaction that was
+/// open during a checkpoint. Returns the rows that the tree must have.
 fn crashed(data: &Path) -> Rows {
     let made = (0..300).map(|number| (key(number * 2), vec![7; 40]));
     let mut rows: Rows = made.clone().collect();
@@ -108,7 +108,7 @@ fn crashed(data: &Path) -> Rows {
     rows
 }
 
-/// Restarts over an overlay, and changes nothing.
+/// Restarts over an overlay, which leaves the files unchanged. Returns the digest.
 fn digest_by(data: &Path, methods: Methods, level: Level) -> u64 {
     let Env { disks, clock, .. } = env(data);
     let scratch = FileDisk::at(data);
@@ -213,7 +213,7 @@ fn a_database_with_tables_and_a_tree_opens_reads_verifies_and_exports() {
     assert_eq!(db.report().records.undone, 0, "nothing is undone twice");
     db.close().expect("no disk fails");
 
-    // The harness of trees alone opens it too, and knows nothing of the catalog.
+    // The harness for databases with only a tree can open this database too. It does not know the catalog.
     let Env {
         disks, clock, seed, ..
     } = env(&data);

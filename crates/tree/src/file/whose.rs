@@ -1,4 +1,4 @@
-//! Checks that a file belongs to the database and is complete. A restart makes them before it writes a page.
+//! Checks that a file belongs to the database and is complete. A restart makes these checks before it writes a page.
 
 use super::PageFile;
 use crate::tree::META;
@@ -11,7 +11,7 @@ impl PageFile {
     /// Returns the number of whole pages that the file has room for.
     ///
     /// # Errors
-    /// The disk's.
+    /// Errors of the disk.
     pub(crate) fn pages(&self) -> Result<u32> {
         let pages = self.pages.len()? / to_u64(self.page_bytes());
         Ok(u32::try_from(pages).unwrap_or(u32::MAX))
@@ -22,7 +22,7 @@ impl PageFile {
         self.shape.database
     }
 
-    /// Reads a page without a check. Bytes behind the file's end are zeros.
+    /// Reads a page without checking it. Bytes beyond the file's end read as zeros.
     pub(crate) fn read_raw(&self, pid: Pid, page: &mut [u8]) -> Result<()> {
         assert_eq!(page.len(), self.page_bytes(), "one page");
         let got = self.pages.read_at(self.offset(pid), page)?;
@@ -30,8 +30,8 @@ impl PageFile {
         Ok(())
     }
 
-    /// Refuses a file of another database, whose whole pages show that. Checks the meta page and the pages that a
-    /// repair would write.
+    /// Refuses a file of another database. Each whole page names its database. Checks the meta page, and the pages
+    /// that a repair would write.
     pub(super) fn check_owner(&self, head: Option<&BatchHead>) -> Result<()> {
         let mut page = self.buffer();
         let batch = head.into_iter().flat_map(|head| &head.pages);
@@ -57,11 +57,11 @@ impl PageFile {
         Ok(())
     }
 
-    /// Returns the number of the meta page's last change, which is a change of structure or a checkpoint's redo start.
-    /// `None`: the page is not whole.
+    /// Returns the number of the meta page's last change, which is a change of structure or a checkpoint's redo
+    /// start. `None`: the meta page is not whole.
     ///
     /// # Errors
-    /// The disk's.
+    /// Errors of the disk.
     pub fn newest_structure(&self) -> Result<Option<Gsn>> {
         let mut page = self.buffer();
         self.read_raw(META, &mut page)?;
@@ -69,7 +69,7 @@ impl PageFile {
         Ok(meta.ok().map(|node| node.dlsn()))
     }
 
-    /// Refuses a file that ends before the first page that was never used.
+    /// Refuses a file that ends before page `next`, the first page that was never used.
     pub(crate) fn check_len(&self, next: u32) -> Result<()> {
         let pages = self.pages()?;
         if next <= pages {

@@ -1,7 +1,7 @@
 //! The pool's part of reading ahead: frames for pages that no caller has asked for yet.
 //!
-//! A page has its frame before its read begins, and counts as being loaded until the read has ended. So no other thread
-//! reads and changes it in that time, and no older copy replaces a change.
+//! A page gets its frame before its read begins, and counts as loading until the read has ended. In that time no
+//! other thread can read or change it. So a read never replaces a changed page by its older copy on disk.
 
 use super::{Frames, Pool, Slot, is_index};
 use crate::file::RUN_PAGES_MAX;
@@ -14,21 +14,22 @@ use std::collections::VecDeque;
 /// The pages that were read ahead and have not been pinned since, including those that are being read.
 #[derive(Debug)]
 pub(super) struct Window {
-    /// The most pages that it may have.
+    /// The most pages that the window may have.
     most: usize,
     pages: usize,
-    /// The pages that are being read.
+    /// The number of pages that are being read.
     pub(super) loading: usize,
-    /// Reads of runs that have begun, and that have ended.
+    /// The number of runs whose reads have begun. `ended` is the number of those that have ended.
     begun: u64,
     ended: u64,
-    /// Pins wait until this number of reads has ended.
+    /// Waiting pins are woken when `ended` reaches this number.
     wake_at: u64,
-    /// The frames and the numbers of their reads, in the order in which they were read. Some may be used already.
+    /// The frames in the order in which they were read, each with the number of its read. Some of their pages may
+    /// have been used since.
     order: VecDeque<(usize, u64)>,
-    /// The number of the last page that was to be read.
+    /// The number of the last read that has begun for a page.
     last: u64,
-    /// Counts the events that may have made room.
+    /// The number of events so far that may have made room.
     events: u64,
     waiting: usize,
 }
@@ -50,8 +51,9 @@ impl Window {
         }
     }
 
-    /// Returns the reads that a pin waits for: the next one to end, or all that are under way now. If redo has caught
-    /// up with the readers, it waits for all their reads once, and not for each page that is being read.
+    /// Returns the reads that a pin waits for: the next read to end, or (if `all`) all reads that are in progress
+    /// now. When redo has caught up with the readers, it waits once for all their reads instead of once for each
+    /// page.
     pub(super) fn reads_under_way(&self, all: bool) -> Reads {
         Reads(if all { self.begun } else { 0 })
     }
@@ -62,11 +64,11 @@ impl Window {
     }
 }
 
-/// A number of reads of runs.
+/// A number of reads: those whose end a pin waits for.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Reads(u64);
 
-/// Adjacent pages that have frames, about to be read.
+/// Adjacent pages that have frames and are about to be read.
 #[derive(Debug)]
 pub(crate) struct Run {
     /// The first page.
@@ -75,7 +77,7 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    /// Returns its pages.
+    /// Returns the pages of the run.
     pub(crate) fn pids(&self) -> impl Iterator<Item = Pid> + use<> {
         (self.first.0..=u32::MAX).map(Pid).take(self.frames.len())
     }
@@ -84,22 +86,20 @@ impl Run {
 /// The reason why a page is not read ahead.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Refused {
-    /// It is in memory, or about to be.
+    /// The page is in memory, or is being read.
     InMemory,
-    /// No frame is free for it.
+    /// No frame is free for the page.
     NoRoom,
 }
 
 impl Pool {
-    /// Returns the most pages that may have been read ahead and not used yet: a quarter of the
-    /// frames.
+    /// Returns the most pages that may have been read ahead without being used yet: a quarter of the frames.
     #[must_use]
     pub fn window(&self) -> usize {
         self.frames.lock().window.most
     }
 
-    /// Returns the number of pages that were read ahead and not used yet, including those that are
-    /// being read.
+    /// Returns the number of pages that were read ahead and have not been used, including those that are being read.
     #[must_use]
     pub fn unused_ahead(&self) -> usize {
         self.frames.lock().window.pages
@@ -110,8 +110,8 @@ impl Pool {
         self.pages.len()
     }
 
-    /// Takes frames for a page and for those beside it that are not in memory and that `joins` wants. The caller then
-    /// calls [`read_run`](Self::read_run).
+    /// Takes frames for a page, and for adjacent pages that are not in memory and that `joins` accepts. The caller
+    /// then calls [`read_run`](Self::read_run).
     pub(crate) fn begin_run(
         &self,
         pid: Pid,
@@ -167,8 +167,8 @@ impl Pool {
         Some(at)
     }
 
-    /// Reads the pages of a run, in one I/O. Pages that cannot be read, or are damaged, are left to a later pin.
-    /// `buffer` has room for [`RUN_PAGES_MAX`] pages.
+    /// Reads the pages of a run, in one I/O. A page that cannot be read, or is damaged, gives up its frame, and a
+    /// later pin reads it again. `buffer` has room for [`RUN_PAGES_MAX`] pages.
     pub(crate) fn read_run(&self, run: &Run, buffer: &mut [u8]) {
         let size = self.file.page_bytes();
         let bytes = &mut buffer[..run.frames.len() * size];
@@ -219,7 +219,7 @@ impl Pool {
         self.loaded.wait(frames);
     }
 
-    /// Removes a page from the window: it is used, or evicted, or could not be read.
+    /// Removes a page from the window because it is used, is evicted, or could not be read.
     pub(super) fn leave_window(&self, frames: &mut Frames, at: usize) {
         let number = frames.slots[at].ahead.take();
         assert!(number.is_some() && frames.window.pages > 0, "frame {at}");
@@ -227,8 +227,8 @@ impl Pool {
         self.tell(frames);
     }
 
-    /// Notes a read of a page that was not read ahead. If the window is full, its pages are not the wanted ones, so the
-    /// oldest page leaves the window.
+    /// Notes that a page was needed that had not been read ahead. If the window is full, its pages are not the needed
+    /// ones, so the oldest page leaves it.
     pub(super) fn missed(&self, frames: &mut Frames) {
         while frames.window.pages == frames.window.most {
             let Some((at, number)) = frames.window.order.pop_front() else {
@@ -247,7 +247,7 @@ impl Pool {
         }
     }
 
-    /// Returns the number of events so far that may have made room for pages to be read ahead.
+    /// Returns the number of events so far that may have made room for reading ahead.
     pub(crate) fn ahead_events(&self) -> u64 {
         self.frames.lock().window.events
     }
@@ -263,7 +263,7 @@ impl Pool {
         }
     }
 
-    /// Wakes one waiting reader: another page is to be read ahead.
+    /// Wakes one waiting reader, because another page is to be read ahead.
     pub(crate) fn wake_ahead_one(&self) {
         self.tell(&mut self.frames.lock());
     }
@@ -276,7 +276,7 @@ impl Pool {
 }
 
 impl Frames {
-    /// Keeps the order of the window short: removes the pages that were used.
+    /// Removes used pages from the window's order, to keep it short.
     fn forget_used(&mut self) {
         let Frames { slots, window, .. } = self;
         if window.order.len() > 2 * window.most + RUN_PAGES_MAX {

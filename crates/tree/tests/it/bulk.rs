@@ -1,4 +1,4 @@
-//! A filled tree equals a tree that was written row by row, and continues like it.
+//! A tree that was filled in bulk equals one that was written row by row, and works the same afterwards.
 
 use perdura_base::{Gsn, TableId};
 use perdura_device::{Access, Disk, MemDisk};

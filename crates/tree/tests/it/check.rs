@@ -1,4 +1,5 @@
-//! Trees with whole pages and wrong links: the check reports each with the page and the keys that are lost.
+//! Trees whose pages are whole but whose links are wrong. The check reports each such page and the keys that are
+//! lost.
 
 use perdura_base::{Gsn, Pid, TableId};
 use perdura_device::{Access, AlignedBuf, Disk, MemDisk};
@@ -46,7 +47,7 @@ fn page(disk: &MemDisk, pid: Pid) -> AlignedBuf {
     bytes
 }
 
-/// Changes a page and leaves it whole.
+/// Changes a page on disk and seals it again.
 fn change(disk: &MemDisk, pid: Pid, change: impl FnOnce(&mut NodeMut<'_>)) {
     let mut bytes = page(disk, pid);
     let mut node = NodeMut::over(&mut bytes);
@@ -55,7 +56,7 @@ fn change(disk: &MemDisk, pid: Pid, change: impl FnOnce(&mut NodeMut<'_>)) {
     open(disk).write(&[(pid, &bytes)]).expect("a page");
 }
 
-/// Returns the first page of a level from 1 on, and the pages that it leads to.
+/// Returns the first inner page, and the pages that it leads to.
 fn first_inner(disk: &MemDisk) -> (Pid, Vec<Pid>) {
     let inner = (1..).map(Pid).find(|pid| {
         let bytes = page(disk, *pid);
@@ -110,7 +111,7 @@ fn a_leaf_with_other_fences_and_a_page_that_two_lead_to_are_told_with_the_keys()
 
 #[test]
 fn pages_that_nothing_leads_to_and_ends_that_are_elsewhere_are_told() {
-    // The meta page names one more page, which exists and which no page leads to.
+    // According to the meta page one more page was used. The page exists, but no page leads to it.
     let disk = made();
     let pages = u32::try_from(scrub(&open(&disk)).expect("files").whole).expect("few");
     open(&disk).grow(pages + 1).expect("room");
@@ -122,7 +123,7 @@ fn pages_that_nothing_leads_to_and_ends_that_are_elsewhere_are_told() {
     assert_eq!(found.faults.len(), 1, "{found:?}");
     assert_eq!(found.faults[0].pid, Pid(pages));
     assert_eq!(found.faults[0].lost, None);
-    // By the meta page, one page was never used, but a page leads to it.
+    // According to the meta page one page was never used, but another page leads to it.
     change(&disk, Pid(0), |meta| {
         let put = meta.put(b"", &(pages - 1).to_le_bytes());
         assert!(put.is_ok());

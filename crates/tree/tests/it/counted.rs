@@ -1,4 +1,4 @@
-//! Pages that count, and a pool over them.
+//! Pages that each hold a counter, and a pool over them.
 
 use perdura_base::{Gsn, Pid, TableId};
 use perdura_device::{Disk, MemDisk};
@@ -36,7 +36,7 @@ pub fn page(pid: Pid, kind: Kind) -> Box<[u8]> {
     bytes
 }
 
-/// Makes pages on a disk, the first of which is an inner page.
+/// Makes pages on a disk. The first of them is an inner page.
 pub fn files_on(disk: &dyn Disk, pages: u32) -> PageFile {
     disk.make_dir(DIR).expect("a directory");
     let file = PageFile::create(disk, DIR, SHAPE, pages).expect("files");
@@ -66,7 +66,7 @@ pub fn pool(file: PageFile, frames: usize) -> Pool {
     Pool::new(file, frames, monitor)
 }
 
-/// Adds one to a page, whose new number `count` gives.
+/// Adds one to a page's counter. `numbers` gives the update's number.
 pub fn add(pool: &Pool, pinned: &Pinned<'_>, pid: Pid, numbers: &AtomicU64) {
     let mut latched = pinned.write();
     let mut node = latched.node();

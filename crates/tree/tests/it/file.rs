@@ -1,5 +1,5 @@
-//! The tree's file on a disk that tears, loses, fills up and rots: each page is whole after every crash, and no page
-//! falls behind its durable version.
+//! The tree's file on a disk that tears and loses writes, fills up and rots. After every crash each page is whole and
+//! not older than its durable version.
 
 use fastrand::Rng;
 use perdura_base::flaw::{Flaw, arm};
@@ -18,10 +18,10 @@ const SHAPE: Shape = Shape {
 const PAGES: u32 = 12;
 const DIR: &str = "tree";
 
-/// The number of runs within which each mistake shows.
+/// The number of runs in which each mistake must show.
 const HUNT_RUNS: u64 = 5_000;
 
-/// Returns a sealed page whose bytes all depend on its version.
+/// Returns a sealed page in which every byte depends on the version.
 fn page(pid: Pid, version: u64) -> Box<[u8]> {
     sized_page(SHAPE.page_bytes, pid, version)
 }
@@ -55,7 +55,7 @@ fn read(file: &PageFile, pid: Pid) -> Result<u64, Error> {
     Ok(node.plsn().0)
 }
 
-/// The events that the runs have met.
+/// Counts of the events in all runs.
 #[derive(Debug, Default)]
 struct Counts {
     batches: u64,
@@ -67,7 +67,7 @@ struct Counts {
 struct Run {
     rng: Rng,
     disk: Arc<SimDisk>,
-    /// The version of each page that is durable, and that of a batch that was under way.
+    /// The durable version of each page. `under_way` has the versions of a batch in progress.
     durable: Vec<u64>,
     under_way: Vec<u64>,
     version: u64,
@@ -147,7 +147,7 @@ impl Run {
         Ok(())
     }
 
-    /// Restarts, maybe after crashes of the restart itself, and reads every page.
+    /// Restarts, sometimes after crashes during the restart, and reads every page.
     fn restart(&mut self, counts: &mut Counts) -> Result<(), String> {
         while self.rng.u8(..3) == 0 {
             self.disk.set_plan(FaultPlan {
@@ -178,7 +178,7 @@ impl Run {
                     self.durable[at]
                 ));
             }
-            // The restart builds on the version that it has read.
+            // The version that was read now counts as durable, because the restart builds on it.
             self.durable[at] = found;
             self.under_way[at] = found;
         }
@@ -292,7 +292,7 @@ fn pages_of_whole_sectors_may_go_around_the_systems_cache() {
     }
 }
 
-/// On a real disk each access that goes around the cache must be aligned. An unaligned one would silently go through
+/// Each access that bypasses the cache must be aligned. A real disk would silently serve an unaligned access through
 /// the cache.
 #[test]
 fn every_access_that_goes_around_the_cache_is_aligned() {

@@ -1,5 +1,6 @@
-//! The tree beside a map, and its lives on a disk that tears and loses pages. After each crash every method of redo
-//! restores the rows of the log, with pools of a few pages, tiny pages and many splits.
+//! The tree is compared with a map, over several lives on a disk that tears and loses pages. Pools have few pages,
+//! and pages are tiny, so they split often. After each crash every method of redo must restore the rows that the log
+//! has.
 
 mod fetches;
 pub mod log;
@@ -23,7 +24,7 @@ use run::{Met, Rows, Run, TABLES, change, rows_of};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The number of runs within which each mistake shows.
+/// The number of runs in which each mistake must show.
 const HUNT_RUNS: u64 = 3_000;
 
 fn shape(page_bytes: usize) -> Shape {
@@ -91,7 +92,7 @@ fn rows_in_ascending_order_fill_their_pages() {
         .into_iter()
         .find(|(path, _)| path == "tree/pages");
     let (_, bytes) = file.expect("a file");
-    // A cell has 36 bytes and a slot 2; a page has 1024 - 48 - 64 for them.
+    // A cell has 36 bytes and a slot 2. A page has 1024 - 48 - 64 bytes for both.
     let least = 2000 * 38;
     assert!(bytes < least * 13 / 10, "{bytes} bytes for {least}");
 }
@@ -135,7 +136,7 @@ fn a_tree_that_is_emptied_gives_its_pages_back_and_shrinks_to_a_leaf() {
         "{} pages, and {most} were enough",
         pages()
     );
-    // One leaf is left: its root.
+    // Only one leaf is left, which is the root.
     let next = insist(&tree, log.eosl(), || tree.scan(table, b"", |_, _| ())).expect("a leaf");
     assert_eq!(next, None);
 }
@@ -221,8 +222,8 @@ fn twenty_thousand_chains_of_lives_hold() {
     println!("{met:?}");
 }
 
-/// Whole pages of an earlier time, as a careless copy leaves them. A restart may find wrong rows or refuse, but does
-/// not panic.
+/// Whole pages of an earlier time, as after a careless copy. A restart may find wrong rows or refuse, but must not
+/// panic.
 #[test]
 fn pages_of_an_earlier_time_are_no_reason_to_panic() {
     let (mut refused, mut restarted) = (0, 0);
@@ -313,7 +314,7 @@ fn a_table_of_dirty_pages_saves_fetches() {
             tree.apply(TABLES[0], &key, Some(&[1; 20]), log)
         })
         .expect("a row");
-        // The writer keeps a third of the pool clean.
+        // The writer keeps a third of the pool clean, so at most 20 pages are dirty.
         while tree.pool().monitor().lock().dirty_count() > 20 {
             tree.pool().write_step(eosl).expect("a step");
         }

@@ -1,10 +1,10 @@
-//! A model of a tree that is changed, written, checkpointed and crashed, life after life, around the code that notes
-//! and analyses.
+//! A model of a tree that is changed, written, checkpointed and crashed over several lives. The code under test makes
+//! the notes and the analyses.
 //!
-//! Streams of a log with commit epochs, pages with keys between fences, splits, page writes that become durable late,
-//! kills and power cuts, interrupted restarts. After each crash every method of redo must reach the state of the log,
-//! and each operation that a method skips unseen must be on disk. Mistakes in the code (`Flaw::TREE`) and in its
-//! surroundings ([`Mistake`]) must show.
+//! The model has streams of a log with commit epochs, pages with keys between fences, splits, page writes that become
+//! durable late, kills, power cuts and interrupted restarts. After each crash every method of redo must reach the
+//! state that the log describes. Each operation that a method skips without reading its page must be on disk.
+//! Mistakes in the code (`Flaw::TREE`) and in its surroundings ([`Mistake`]) must show.
 
 pub mod restart;
 pub mod world;
@@ -13,10 +13,11 @@ use perdura_base::flaw::{Flaw, arm};
 use restart::Counts;
 use world::{Mistake, World};
 
-/// The number of runs within which each mistake shows. It is a count, not a time: a slow machine tries the same seeds.
+/// The number of runs in which each mistake must show. It is a count, not a time, so that a slow machine tries the
+/// same seeds.
 const HUNT_RUNS: u64 = 20_000;
 
-/// Lives of a run.
+/// The number of lives in a run.
 const LIVES: usize = 4;
 
 fn run(seed: u64, mistake: Option<Mistake>, counts: &mut Counts) -> Result<(), String> {
@@ -29,7 +30,7 @@ fn run(seed: u64, mistake: Option<Mistake>, counts: &mut Counts) -> Result<(), S
     Ok(())
 }
 
-/// Returns the first seed that shows the mistake, and the fault.
+/// Returns the first seed whose run shows the mistake, and a description of what goes wrong.
 fn hunt(flaw: Option<Flaw>, mistake: Option<Mistake>) -> Option<(u64, String)> {
     let found = (0..HUNT_RUNS).find_map(|seed| {
         arm(flaw);

@@ -1,4 +1,4 @@
-//! The notes and their use, step by step: the cases in which the algorithms as printed lose an update.
+//! The notes and their use, step by step, in the cases in which the algorithms as printed lose an update.
 
 use perdura_base::{Gsn, Pid};
 use perdura_formats::tree_record::{Delta, EndCheckpoint, Writes};
@@ -15,7 +15,7 @@ fn monitor() -> Monitor {
     monitor
 }
 
-/// Writes a page in its present state, with the stable log's end at `eosl`.
+/// Writes a page in its current state. `eosl` is the end of the stable log.
 fn write(monitor: &mut Monitor, pid: Pid, eosl: Gsn) {
     let copied = monitor.dirty(pid).expect("a dirty page");
     assert!(monitor.may_write(pid, eosl));
@@ -126,7 +126,7 @@ fn a_checkpoint_ends_when_each_page_that_was_dirty_at_its_begin_is_written() {
     monitor.begin_checkpoint(|| Gsn(2));
     monitor.note(A, Gsn(3));
     monitor.note(B, Gsn(4));
-    // A copy from before the redo start does not count for the checkpoint.
+    // A copy that was made before the redo start does not count for the checkpoint.
     monitor.note_written(A, early, Gsn(4));
     assert_eq!(monitor.end_checkpoint(), None);
     assert_eq!(monitor.owed().collect::<Vec<_>>(), [A]);
@@ -148,7 +148,7 @@ fn a_checkpoint_ends_when_each_page_that_was_dirty_at_its_begin_is_written() {
     assert_eq!(table.skips(B, Gsn(4)), None);
 }
 
-/// A copy from before the second redo start lacks what has changed until there.
+/// A copy that was made before the second redo start lacks the changes between copy and redo start.
 #[test]
 fn a_copy_that_was_made_for_a_checkpoint_which_was_given_up_pays_for_no_other() {
     let mut monitor = monitor();
@@ -174,7 +174,8 @@ fn a_copy_that_was_made_for_a_checkpoint_which_was_given_up_pays_for_no_other() 
 #[test]
 fn a_restart_notes_what_it_dirties_and_not_what_it_writes() {
     let mut monitor = Monitor::new(Limits::default(), 7, Tells::Deltas);
-    // A change of structure first, then an older operation: the page has changed, although no number has risen.
+    // First a change of structure, then an older operation. The page has changed, although its highest number has
+    // not.
     monitor.note(A, Gsn(9));
     let copied = monitor.dirty(A).expect("a dirty page");
     monitor.note(A, Gsn(5));

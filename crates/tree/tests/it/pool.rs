@@ -1,4 +1,4 @@
-//! The pool in few frames: a read gives what was last written, in one thread and in several.
+//! The pool with few frames. A read returns what was written last, in one thread and in several.
 
 use crate::counted;
 
@@ -31,7 +31,7 @@ fn what_is_read_is_what_was_last_written_however_few_frames_there_are() {
             let pinned = loop {
                 match pool.pin(Pid(pid)).expect("a page") {
                     Some(pinned) => break pinned,
-                    // All are dirty: the log and the writer have to advance.
+                    // All pages are dirty, so the log and the writer must advance.
                     None => {
                         eosl = numbers.load(Ordering::SeqCst);
                         pool.write_step(Gsn(eosl)).expect("a step");

@@ -56,7 +56,7 @@ struct Told {
     fails: Option<String>,
 }
 
-/// A directory that is removed with its whole content.
+/// A directory that is removed with its whole content when this value is dropped.
 struct Scratch<'a>(&'a Path);
 
 impl Drop for Scratch<'_> {
@@ -66,7 +66,8 @@ impl Drop for Scratch<'_> {
 }
 
 pub fn run(args: &Drill) -> Result<()> {
-    // A drill only uses idle resources. If the system refuses this, the drill begins nevertheless.
+    // A drill should only use idle resources. If the system refuses the low priority, the drill runs with the normal
+    // one.
     let _or_as_anything_else = rustix::process::nice(19);
     let from = || args.which.archive.display().to_string();
     let store = args.which.open()?;
@@ -101,7 +102,7 @@ pub fn run(args: &Drill) -> Result<()> {
     }
 }
 
-/// Restores by a plan onto a disk, and compares the result with the archive.
+/// Executes a restore plan on a disk, and compares the result with the archive.
 fn restore_and_judge(
     store: &Store,
     plan: &RestorePlan,
@@ -120,7 +121,7 @@ fn restore_and_judge(
     Ok((report, judged))
 }
 
-/// Returns the report of a drill before its result is known to be good.
+/// Returns the report of a drill whose result is not yet known.
 fn report_of(store: &Store, plan: &RestorePlan, wall_us: u64, took: Duration) -> Report {
     let backup = plan.backup();
     Report {
@@ -140,9 +141,9 @@ fn report_of(store: &Store, plan: &RestorePlan, wall_us: u64, took: Duration) ->
     }
 }
 
-/// Notes the result of a drill in its report, and in the output.
+/// Writes the result of a drill into its report and into the output.
 ///
-/// Fails if a disk fails, which is no fault of the archive.
+/// Fails if a disk has failed, because that says nothing about the archive.
 fn note(
     judged: Result<(RestoreReport, Judgement), Error>,
     report: &mut Report,
@@ -160,7 +161,7 @@ fn note(
             told.compared = judged.compared;
             told.fails = judged.fails;
         }
-        // A full disk, for instance, is no fault of the archive.
+        // A full disk, for example, says nothing about the archive.
         Err(error @ Error::Io { .. }) if !error.is_not_found() => return Err(error),
         Err(error) => {
             report.text = error.to_string();

@@ -9,10 +9,10 @@ use crate::output;
 use crate::transfer::address::Address;
 use crate::transfer::client::{Connection, Reply};
 
-/// The interval at which the server is asked for its progress.
+/// The server's progress is requested at this interval.
 const ASK_EVERY: Duration = Duration::from_millis(200);
 
-/// The shown part of the reply to `BACKUP STATUS`.
+/// The fields of the reply to `BACKUP STATUS` that are shown.
 #[derive(Debug, Deserialize, serde::Serialize)]
 struct State {
     running: bool,
@@ -43,7 +43,7 @@ fn ask<T: for<'a> Deserialize<'a>>(server: &mut Connection, word: &[u8]) -> Resu
     }
 }
 
-/// Makes the server take a backup, and waits for it.
+/// Makes the server take a backup, and waits until it is done.
 pub fn create(address: &Address, json: bool) -> Result<()> {
     let address = address.clone().or_password_of_environment();
     let mut server = Connection::open(&address)?;

@@ -1,5 +1,4 @@
-//! The common part of all benches that drive transactions: their number, their rate, their disks, and the report of the
-//! run.
+//! The common part of all benches that run transactions: their number, their rate, their disks, and the report.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -14,9 +13,9 @@ use crate::exit::Usage;
 use crate::output;
 use crate::verb::database::DatabaseArgs;
 
-/// The part of a run by time that is not measured.
+/// In a run that is limited by time, the first part is not measured. This is its length.
 const WARM_UP: Duration = Duration::from_millis(500);
-/// The length of a run that has neither a time nor a number.
+/// The length of a run if neither a time nor a number of transactions is given.
 const SECONDS: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Args)]
@@ -66,7 +65,7 @@ pub struct DriveArgs {
 }
 
 impl DriveArgs {
-    /// Returns whether a run was asked for, by time or by number.
+    /// Returns whether the command line asks for a run, by a time or by a number of transactions.
     pub fn asks_for_a_run(&self) -> bool {
         self.txns.is_some() || self.seconds.is_some()
     }
@@ -85,7 +84,7 @@ impl DriveArgs {
         }
     }
 
-    /// Returns the place of the database.
+    /// Returns the location of the database and the form of its log.
     pub fn site(&self, options: Options, scheme: LogScheme) -> Site {
         Site {
             disk: self.disk(),
@@ -99,7 +98,7 @@ impl DriveArgs {
         self.data.as_deref()
     }
 
-    /// Returns the speed of disks in memory.
+    /// Returns the modelled speed of disks in memory.
     pub fn disk(&self) -> ModelledDisk {
         ModelledDisk {
             mbps: self.disk_mbps,
@@ -107,7 +106,7 @@ impl DriveArgs {
         }
     }
 
-    /// Returns the first given setting that is not among `known`.
+    /// Returns the first given setting whose name is not in `known`.
     pub fn given_beside(&self, known: &[&str]) -> Option<&'static str> {
         self.database.0.names().find(|name| !known.contains(name))
     }
@@ -153,7 +152,7 @@ impl DriveArgs {
     }
 }
 
-/// Ends the process like a power cut if that `is_asked`. Nothing is closed.
+/// Ends the process as a power cut would, without closing anything, if `is_asked`.
 pub fn cut_power(is_asked: bool) {
     if is_asked {
         std::process::exit(0);
@@ -249,7 +248,7 @@ fn rate_text(report: &RunReport) -> String {
     text
 }
 
-/// Returns the lines on latencies under half the load, and beside checkpoints.
+/// Returns the lines on latencies under half the load, and on throughput during checkpoints.
 fn load_text(report: &RunReport) -> String {
     let mut text = String::new();
     if let Some(half) = &report.half_load {

@@ -136,7 +136,7 @@ pub fn run(args: &MirrorArgs) -> Result<()> {
             Some(config.map_err(|why| Usage(format!("TLS: {why}")))?)
         }
     };
-    // Rings of a database that does not exist.
+    // The benchmark uses rings of a database that does not exist.
     let mut uuid = Uuid([0; 16]);
     uuid.0.copy_from_slice(&draw_nonce()?[..16]);
     let sizes = &args.bytes.0;
@@ -171,7 +171,7 @@ fn commits(args: &MirrorArgs) -> Result<()> {
         Usage("--commits takes two nodes, and --threads 1 to 1024".into())
     );
     let alone = Options::new(args.data.join("disk"));
-    // Nodes of a measurement may be on one machine.
+    // In a measurement both nodes may be on one machine.
     let node_settings = NodeSettings {
         groups: vec![args.nodes.join(",")],
         view: Some(args.data.join("view")),

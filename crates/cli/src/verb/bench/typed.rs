@@ -74,7 +74,7 @@ pub struct TypedArgs {
 }
 
 impl TypedArgs {
-    /// Returns the measurements that follow the run.
+    /// Returns the additional measurements that follow the run.
     pub fn beside(&self) -> Beside {
         Beside {
             half_load: self.half_load,
@@ -82,10 +82,10 @@ impl TypedArgs {
         }
     }
 
-    /// Returns the place of the database and the form of its log.
+    /// Returns the location of the database and the form of its log.
     ///
-    /// A new database has as many partitions as the workload can use, and every partition has a copy of each replicated
-    /// row.
+    /// A new database has as many partitions as the workload can use, and every partition has a copy of each
+    /// replicated row.
     pub fn site(&self, homes: u16) -> Result<Site> {
         let form = match self.value_form {
             FormArg::Columns => ValueForm::Columns,

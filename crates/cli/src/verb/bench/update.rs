@@ -99,7 +99,7 @@ pub fn run(args: &UpdateArgs) -> Result<()> {
     bench.site.close(ended.db)
 }
 
-/// The settings of a database with a tree.
+/// The only settings that apply to a database with a tree.
 const OF_TREE: [&str; 3] = ["log-dir", "streams", "segment-size"];
 
 fn run_keyed(args: &UpdateArgs, rows: Rows, scheme: SchemeArg) -> Result<()> {

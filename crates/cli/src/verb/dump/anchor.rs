@@ -43,9 +43,10 @@ struct Shown {
     image_a: ShownImage,
     image_b: ShownImage,
     chain: Vec<ShownLink>,
-    /// The families of ordered frames that the log may hold.
+    /// The families of ordered frames that the log may contain.
     ordered: Vec<&'static str>,
-    /// The end of the log in an archive, as of the last write of the anchor. The log behind it is kept.
+    /// The epoch up to which the archive had the log when the anchor was last written. The database keeps the log
+    /// after it.
     archived: Option<ShownArchived>,
     /// The database that this one was restored from.
     parent: Option<ShownParent>,
@@ -69,9 +70,9 @@ struct ShownSection {
 #[derive(Serialize)]
 struct ShownLoss {
     incarnation: u32,
-    /// The epoch up to which everything was kept.
+    /// The epoch up to which everything was kept when the loss was accepted.
     durable_epoch: u64,
-    /// The highest epoch that is known to have been acknowledged. 0: none is known.
+    /// The highest epoch that is known to have been acknowledged. 0: no such epoch is known.
     acked_epoch: u64,
     accepted: String,
     #[serde(skip)]
@@ -93,7 +94,7 @@ impl ShownLoss {
 #[derive(Serialize)]
 struct ShownTree {
     page_bytes: usize,
-    /// The number up to which the changes of all operations are in the pages.
+    /// The changes of all operations up to this number are in the pages on disk.
     redo_start: u64,
     checkpoint: u64,
 }
@@ -116,19 +117,20 @@ struct ShownArchived {
 pub struct ShownImage {
     /// `empty`, `building` or `complete`.
     pub state: &'static str,
-    /// True if its pages are of one instant.
+    /// True if all pages of the image are of one instant.
     pub consistent: bool,
-    /// Its checkpoint epoch.
+    /// The image's checkpoint epoch.
     pub checkpoint: u64,
-    /// The lowest commit epoch that a restart from it reads. `null`: an older build made it.
+    /// The lowest commit epoch that a restart from the image reads. `null`: an older build, which did not record it,
+    /// made the image.
     pub begin_epoch: Option<u64>,
-    /// The commit epoch that it needs.
+    /// The commit epoch up to which the image needs the log.
     pub end_epoch: u64,
-    /// The time at which it ended.
+    /// The time at which the checkpoint ended.
     pub ended: String,
-    /// The begin of its window in each stream.
+    /// The position at which the checkpoint's window begins, by stream.
     pub begin: Vec<u64>,
-    /// The end of its window in each stream.
+    /// The position at which the checkpoint's window ends, by stream.
     pub end: Vec<u64>,
 }
 
@@ -141,7 +143,7 @@ struct ShownLink {
 }
 
 impl ShownImage {
-    /// Returns an image's status in words.
+    /// Returns the description of an image.
     pub fn of(image: &ImageStatus) -> ShownImage {
         ShownImage {
             state: image.state().name(),
@@ -226,7 +228,7 @@ pub fn run(args: &Args) -> Result<()> {
     output::text(&described(&anchor))
 }
 
-/// Returns the lines that every anchor has.
+/// Returns the lines that every anchor's description has.
 fn begin_text(anchor: &Shown) -> String {
     let mut text = format!(
         "database     {}, made {}\nanchor       update {}, {}\n\
@@ -262,7 +264,7 @@ fn begin_text(anchor: &Shown) -> String {
     text
 }
 
-/// Returns an anchor for people.
+/// Returns the description of an anchor as text for people.
 fn described(anchor: &Shown) -> String {
     let mut text = begin_text(anchor);
     for link in &anchor.chain {

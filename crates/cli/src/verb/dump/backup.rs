@@ -28,7 +28,7 @@ pub struct Args {
 struct Shown {
     database: String,
     kind: &'static str,
-    /// The checkpoint epoch of a sweep. `None`: it is no sweep.
+    /// The checkpoint epoch, if the backup is a sweep. `None`: it is a cut.
     checkpoint: Option<u64>,
     consistent: bool,
     begin: u64,

@@ -37,10 +37,10 @@ struct Shown {
     directory_bytes: Option<u64>,
     sidecar_bytes: Option<usize>,
     proof: Option<String>,
-    /// By partition: the number of the last transaction on typed tables that the image has.
+    /// By partition, the number of the last transaction on typed tables that is in the image.
     #[serde(skip_serializing_if = "Option::is_none")]
     pseq: Option<Vec<u64>>,
-    /// The number behind which a tree's redo starts. `None`: the tree's newest checkpoint is not this one.
+    /// A tree's redo starts after this number. `None`: this checkpoint is not the newest checkpoint of the tree.
     #[serde(skip_serializing_if = "Option::is_none")]
     redo_start: Option<u64>,
     problem: Option<String>,
@@ -51,7 +51,7 @@ struct Shown {
 #[derive(Serialize)]
 struct ShownEntry {
     page: u32,
-    /// Its offset in the pages file of its disk, bytes.
+    /// The page's offset in the pages file of its disk, bytes.
     offset: u64,
     epoch: u64,
     useq: u32,

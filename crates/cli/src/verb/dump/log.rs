@@ -54,7 +54,7 @@ struct ShownBlock {
     written: String,
     body_bytes: u32,
     partitions: Vec<u16>,
-    /// The passes of a restart that need it.
+    /// The passes of a restart that need the block.
     passes: Vec<u8>,
     void: bool,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -75,7 +75,7 @@ pub fn run(args: &Args) -> Result<()> {
         let from = args.from.map_or(begin[usize::from(stream.0)], Pos);
         scans.push(offline.scan(stream, from)?);
     }
-    // A log that contradicts itself is shown nevertheless. The error then ends the verb.
+    // A log that contradicts itself is still shown. The verb then ends with the error.
     let cut = offline.decide_cut(&scans);
     let mut out = BufWriter::new(output::Stdout);
     let mut unreadable = None;
@@ -125,9 +125,9 @@ fn show_blocks(scan: &StreamScan, limit: Option<usize>, cut: Option<&Cut>) -> Ve
     shown.collect()
 }
 
-/// Adds the frames of these blocks, as far as they can be read.
+/// Adds those frames of these blocks that can be read.
 ///
-/// Returns the first error if some cannot be read, once all are read.
+/// If some could not be read, returns the first error after all blocks have been tried.
 fn add_frames(scan: &StreamScan, shown: &mut [ShownBlock]) -> perdura::Result<()> {
     let mut unreadable = None;
     for unit in scan.units(0) {

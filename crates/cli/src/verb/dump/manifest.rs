@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::output;
 
-/// A number of bytes above that of the longest manifest.
+/// No manifest is longer than this, bytes.
 const MANIFEST_BYTES_MAX: usize = 1 << 30;
 
 /// Show a manifest of the log archive: the files that form the archive as of its number.
@@ -35,10 +35,10 @@ struct Shown {
     predecessor: String,
     parent: Option<ShownParent>,
     whole: bool,
-    /// The first epoch of the runs. `end` is the epoch behind the last one.
+    /// The first epoch in the runs. `end` is the epoch after the last one.
     begin: u64,
     end: u64,
-    /// The position of their end in each stream of the log.
+    /// By stream, the position in the log at which the runs end.
     positions: Vec<u64>,
     images: Vec<u64>,
     building: Option<u64>,
@@ -46,7 +46,7 @@ struct Shown {
     anchor: Option<ShownAnchor>,
 }
 
-/// The copy of the database's anchor.
+/// A description of the copy of the database's anchor.
 #[derive(Debug, Serialize)]
 struct ShownAnchor {
     bytes: usize,
@@ -55,7 +55,7 @@ struct ShownAnchor {
     streams: u8,
     partitions: u16,
     durable: u64,
-    /// True if the log may hold ordered frames.
+    /// True if the log may contain ordered frames.
     has_ordered_frames: bool,
     older_lives: usize,
 }

@@ -74,7 +74,7 @@ struct ShownRow {
     expiry_ms: Option<u64>,
 }
 
-/// The most bytes of a key or value that are shown.
+/// At most this many bytes of a key or value are shown.
 const SHOWN_BYTES: usize = 64;
 
 pub fn run(args: &Args) -> Result<()> {
@@ -161,7 +161,7 @@ fn look(offline: &Offline, slot: ImageSlot, id: PageId) -> Result<Shown> {
     Ok(shown)
 }
 
-/// Returns the image that is asked for, or the newest.
+/// Returns the image that the flag names, or the newest image.
 fn slot_of(asked: Option<Slot>, offline: &Offline) -> Result<ImageSlot> {
     match asked {
         Some(Slot::A) => Ok(ImageSlot::A),

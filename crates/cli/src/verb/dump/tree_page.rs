@@ -13,7 +13,7 @@ use crate::exit::Usage;
 use crate::offline::Offline;
 use crate::output::{self, bytes};
 
-/// The most bytes of a key or value that are shown.
+/// At most this many bytes of a key or value are shown.
 const SHOWN_BYTES: usize = 64;
 
 #[derive(Serialize)]
@@ -28,7 +28,7 @@ struct Shown {
     dlsn: u64,
     /// The low fence.
     low: String,
-    /// The high fence. `None`: the table ends here.
+    /// The high fence. `None`: the page is the last of its table.
     high: Option<String>,
     next_free: Option<u32>,
     rows: Vec<ShownRow>,

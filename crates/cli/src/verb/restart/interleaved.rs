@@ -1,4 +1,4 @@
-//! A restart of a database of interleaved transactions that writes the result.
+//! A restart of a database of interleaved transactions. It writes its result to the disks.
 
 use anyhow::{Context, Result};
 use perdura::RestartReport;
@@ -12,8 +12,8 @@ use super::to_write;
 use crate::in_memory::Pool;
 use crate::offline::{Directories, Offline, taken_slots, with_digest};
 
-/// Opens the database, and closes it with a checkpoint. The class of its slots is only in its pages, so it is first
-/// restarted in memory to see a page.
+/// Opens the database and closes it with a checkpoint. The class of its slots is recorded only in its pages. So a
+/// restart in memory first finds a page.
 pub fn restart(
     directories: &Directories,
     offline: Offline,

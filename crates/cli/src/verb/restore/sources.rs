@@ -1,4 +1,4 @@
-//! The sources of a restored database: an archive, and a log that survived.
+//! The sources of a restored database: an archive, and a log directory that survived.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,8 +12,8 @@ use perdura_restore::{At, RUNS_MAX, RestorePlan, Scratch, Sources, read_tail};
 use crate::read_disk::ReadDisk;
 use crate::verb::repair::must_be_empty;
 
-/// Opens the disks of a surviving log, one for each stream, shared with other readers. A log that a server uses is
-/// refused.
+/// Opens the disks of a surviving log, one disk for each stream. Locks them shared with other readers. Refuses a log
+/// that a server uses.
 fn logs(dirs: &[PathBuf], streams: u8) -> Result<(Vec<Arc<dyn Disk>>, Locks), Error> {
     let paths = Paths {
         logs: dirs.to_vec(),
@@ -38,14 +38,14 @@ fn logs(dirs: &[PathBuf], streams: u8) -> Result<(Vec<Arc<dyn Disk>>, Locks), Er
     Ok((logs, locks))
 }
 
-/// The directory of the new database, which was empty or missing before.
+/// The directory of the new database. It was empty or missing before.
 pub struct Target<'a> {
     to: &'a Path,
     existed: bool,
 }
 
 impl Target<'_> {
-    /// Returns the directory, if it is empty or missing.
+    /// Returns the target directory. Fails if it is not empty.
     pub fn begin(to: &Path) -> anyhow::Result<Target<'_>> {
         must_be_empty(to)?;
         Ok(Target {
@@ -54,7 +54,7 @@ impl Target<'_> {
         })
     }
 
-    /// Removes everything that a failed restore has made in the directory.
+    /// Removes everything that a failed restore has written to the directory.
     pub fn undo(&self) -> Result<(), Error> {
         let undone = || -> std::io::Result<()> {
             for entry in std::fs::read_dir(self.to)? {
@@ -73,8 +73,8 @@ impl Target<'_> {
     }
 }
 
-/// Returns the plan to restore a moment from an archive and a log, without backups that were found damaged. If no plan
-/// is possible, the target is unchanged.
+/// Returns the plan to restore a moment from an archive and a log. Backups that were found damaged are not used. If
+/// no plan is possible, the target directory is left unchanged.
 pub fn plan(
     store: &Store,
     log_dirs: &[PathBuf],

@@ -1,6 +1,6 @@
-//! A third world, for tests alone: a store of a few hundred lines that shares only the modelled disk with the product
-//! and steal mode. The loop drives it, crashes it and finds its planted bugs. So the loop needs nothing of an engine
-//! that [`Engine`](crate::machine::Engine) and [`Lives`] do not name.
+//! A third world, for tests alone: a store of a few hundred lines that shares only the modelled disk with the
+//! product and steal mode. The loop drives it, crashes it and finds its planted bugs. So the loop needs
+//! nothing from an engine beyond [`Engine`](crate::machine::Engine) and [`Lives`].
 
 mod store;
 
@@ -24,7 +24,7 @@ use crate::swarm::pick;
 
 const KEYS: u64 = 24;
 
-/// A machine with the toy's store, and the oracle: rows as of the last restart, and every
+/// The machine of the toy's store, with the oracle: the rows at the last restart, and every
 /// transaction since.
 struct World {
     machine: Machine<Store>,
@@ -194,7 +194,8 @@ impl Lives for World {
 
 const SEEDS: std::ops::Range<u64> = 0..400;
 
-/// Returns the first violation among the seeds, and the counts of the runs before it.
+/// Runs the seeds up to the first violation. Returns that violation, and the counts of all runs
+/// before it.
 fn first_violation(bug: Option<Bug>) -> (Tally, Option<String>) {
     let mut sum = Tally::default();
     for seed in SEEDS {

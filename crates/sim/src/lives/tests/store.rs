@@ -1,7 +1,8 @@
 //! The toy's engine: rows in memory, one log file on the modelled disk, one image.
 //!
-//! The log is a sequence of 32-byte records. An epoch counts only if its end follows its records. An end names the
-//! epoch that was durable when it was written. That distinguishes damage before it from a torn tail.
+//! The log is a sequence of 32-byte records. An epoch counts only if its end follows its records. A record
+//! that ends an epoch names the epoch that was durable when it was written. By it a restart tells damage to
+//! durable records from a torn tail.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -95,10 +96,10 @@ struct Inner {
     epoch: u64,
     written: u64,
     durable: u64,
-    /// The durable epoch that the newest end names, and the one that a synced end names.
+    /// The durable epoch that the newest written end names.
     named: u64,
     evidence: u64,
-    /// The records that are not written yet. Those of the open epoch are the last.
+    /// The records that are not yet written. The records of the open epoch come last.
     waiting: Vec<Record>,
     log_bytes: u64,
     failed: bool,
@@ -182,7 +183,8 @@ impl Store {
         for record in replayed.iter().filter(newer) {
             apply(&mut rows, *record);
         }
-        // Records behind the last end must not count when later epochs have the same numbers.
+        // Later epochs reuse the numbers. So records behind the last end must be cut off, or they
+        // would count.
         let log_bytes = u64::try_from(kept * RECORD_BYTES).unwrap_or(u64::MAX);
         log.set_len(log_bytes)?;
         log.sync()?;
@@ -231,7 +233,7 @@ impl Store {
         Ok(epoch)
     }
 
-    /// Writes every epoch that is closed. Returns whether any was.
+    /// Writes all closed epochs. Returns whether there was one.
     fn write(&self) -> Result<bool> {
         let mut inner = self.inner.borrow_mut();
         let Some(last) = inner.waiting.iter().rposition(|record| record.key == END) else {

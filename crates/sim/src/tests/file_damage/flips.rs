@@ -1,4 +1,4 @@
-//! A bit flipped in each block of a part of the log that decides which plan saves a database.
+//! Flips a bit in each block of that part of the log which decides how a database can be salvaged.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use perdura_wal::{BlockRef, Check as Bodies, scan_stream};
 use super::{Age, FOLDERS, Subject, Sweep, Swept, disk_of};
 use crate::report::Check;
 
-/// The blocks that [`flips`] looks for.
+/// The part of the log whose blocks [`flips`] damages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Blocks {
     /// Blocks between begin and end of the only image, if the log is complete from its beginning.
@@ -23,8 +23,8 @@ pub enum Blocks {
     OfAnEndedLife,
 }
 
-/// Flips a bit in each of these blocks of one database, one at a time. Every case must be refused, and everything
-/// before the block must be saved.
+/// Flips a bit in each of these blocks of one database, one block at a time. Every case must be refused, and
+/// everything before the block must be salvaged.
 ///
 /// # Errors
 /// Fails if the small database cannot be made or has no such blocks.
@@ -45,7 +45,7 @@ pub fn flips(seed: u64, streams: u8, age: Age, blocks: Blocks) -> Check<Swept> {
                 };
                 files.contains_key(&first.path())
             };
-            // The image alone would be left, with transactions in part.
+            // A salvage would have the image alone, which holds parts of transactions.
             if !(0..anchor.streams).all(begins) {
                 return Err("the log's beginning is gone".into());
             }

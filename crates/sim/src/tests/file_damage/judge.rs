@@ -1,5 +1,5 @@
 //! The verdict on a damaged directory. `verify`, a dry run and an ordinary start must agree. A database that starts
-//! must be a durable prefix, and one that is refused must be salvageable.
+//! must hold a durable prefix. A database that is refused must be salvageable.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use super::subject::{Files, contents, disk_of};
 use super::{Sweep, kind};
 use crate::over_core::{OverCore, dry_run_options};
 
-/// The result of one of the three checks of a directory.
+/// The result of `verify`, of a dry run, or of a start.
 #[derive(PartialEq, Eq, Debug)]
 pub(super) enum Verdict {
     Starts,
@@ -52,7 +52,7 @@ impl From<String> for Wrong {
 }
 
 impl Sweep<'_> {
-    /// Returns the fate of a directory, if all checks agree and nothing is lost.
+    /// Returns the common verdict on a directory, if all three checks agree and nothing is lost.
     pub(super) fn judge(&self, files: &Files, folders: &[&str]) -> Result<Verdict, Wrong> {
         let disk: Arc<dyn Disk> = Arc::new(disk_of(files, folders)?);
         let world = &self.subject.world;
@@ -108,8 +108,8 @@ impl Sweep<'_> {
         Ok(dry)
     }
 
-    /// Salvages a database that is refused. It must be saved exactly, up to some epoch, as a new database, unless
-    /// [`may_refuse`](Self::may_refuse) allows otherwise.
+    /// Salvages a database that was refused. The salvage must make a new database that holds everything up to some
+    /// epoch exactly, unless [`may_refuse`](Self::may_refuse) accepts a failure.
     fn salvage(
         &self,
         options: &RestartOptions,
@@ -154,7 +154,7 @@ impl Sweep<'_> {
         if contents(disk)? != *files {
             return Err("salvage changed the damaged database".to_owned().into());
         }
-        // The models cannot predict lost pages, or an image without its log.
+        // The models cannot predict a state without some pages, or of an image without its log.
         if missing.pages.is_empty() && !missing.image_alone {
             let expected = self.subject.state_at(missing.intact_epoch);
             let same = world.compare(&core, &expected);
@@ -164,9 +164,9 @@ impl Sweep<'_> {
         Ok(())
     }
 
-    /// Accepts a salvage that fails because the anchor cannot be read. It may also fail if the log is not complete from
-    /// the database's beginning and no image suffices: each is incomplete, or without a readable header, directory or
-    /// page (docs/operate/damage.md).
+    /// Accepts a salvage that fails because the anchor cannot be read. It may also fail if the log does not reach
+    /// back to the database's creation and no image is usable. An image is unusable if it is incomplete, or if its
+    /// header, its directory or a page cannot be read (docs/operate/damage.md).
     fn may_refuse(&self, options: &RestartOptions, error: Error) -> Result<(), Wrong> {
         let Ok(Some(anchor)) = read_anchor(options.disks.data.as_ref()) else {
             return Ok(());
@@ -183,7 +183,7 @@ impl Sweep<'_> {
         }
     }
 
-    /// Checks that nothing is left of a database that is taken for none.
+    /// Checks that a directory in which no database is found holds no remains of one.
     fn absent(&self, files: &Files, dry: Verdict) -> Result<Verdict, Wrong> {
         let left: Vec<&String> = files
             .iter()

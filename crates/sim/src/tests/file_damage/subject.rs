@@ -1,4 +1,4 @@
-//! A small database as files, with their contents at earlier moments.
+//! A small database as files, with the contents that these files had earlier.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,28 +15,28 @@ use crate::world::World;
 /// Files by path.
 pub(super) type Files = BTreeMap<String, Arc<Vec<u8>>>;
 
-/// The age of the database.
+/// The history of the small database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Age {
-    /// It has never taken a checkpoint.
+    /// The database has never taken a checkpoint.
     Young,
-    /// One checkpoint, with transactions during it, and a log that begins before it.
+    /// One life with one checkpoint, during which transactions run. The log reaches back before the checkpoint.
     Midway,
-    /// Two lives, two checkpoints in each.
+    /// Two lives with two checkpoints each.
     Grown,
-    /// A third life with one checkpoint. The log of the first life is no longer needed.
+    /// Three lives. The third has one checkpoint, and the log of the first is no longer needed.
     Old,
 }
 
-/// A small database as files, with its contents at earlier moments.
+/// A small database as files, with the contents that these files had earlier.
 pub(super) struct Subject {
     pub(super) world: World,
     pub(super) now: Files,
-    /// The earlier contents of each file, all different from the newest.
+    /// The earlier contents of each file that differ from the newest.
     pub(super) older: BTreeMap<String, Vec<Arc<Vec<u8>>>>,
     /// The epoch that a start must reach.
     pub(super) vouched: u64,
-    /// The model of each life, with the epoch that it begins with, oldest first.
+    /// The model of each life, oldest first, each with the epoch at which its life began.
     pub(super) models: Vec<(u64, Model)>,
 }
 
@@ -68,7 +68,7 @@ impl Subject {
                 subject.checkpoint_amid_work()?;
             }
             subject.work(20)?;
-            // At rest for a moment: everything is durable, and the log has the evidence for it.
+            // Now everything is durable, and the log has the evidence for it.
             subject.world.flush_all()?;
             subject.world.flush_all()?;
             let vouched = subject.world.core().vouch();
@@ -113,7 +113,7 @@ impl Subject {
         of_life.map_or_else(State::default, |(_, model)| model.state_at(epoch))
     }
 
-    /// Takes a checkpoint between whose steps transactions run.
+    /// Takes a checkpoint, and runs transactions between its steps.
     fn checkpoint_amid_work(&mut self) -> Check {
         let before = self.world.tally.checkpoints;
         self.world.checkpoint_begin()?;
@@ -126,7 +126,7 @@ impl Subject {
         self.look()
     }
 
-    /// Notes every file as it is.
+    /// Records the current content of every file.
     fn look(&mut self) -> Check {
         let disk = &self.world.disks[0];
         self.now.clear();

@@ -9,7 +9,7 @@ use super::oracle::xor;
 use super::state::{IMAGES, Machine, Page, Pages, Record, Tid};
 use super::variant::Twist;
 
-/// The result of a restart: the pages, and the set of those that the log changed.
+/// The result of a restart: the pages, and the set of pages that the log changed.
 pub(super) struct Restarted {
     pub pages: Pages,
     pub touched: Vec<bool>,
@@ -22,15 +22,15 @@ impl Restarted {
     }
 }
 
-/// The end of the log: each stream's cut, and the durable epoch it belongs to. `None`: epochs do not count.
+/// The cut: where each stream's log ends, and the durable epoch of this cut. `None`: epochs do not count.
 pub(super) struct Cut {
     pub ends: Vec<usize>,
     pub durable: Option<u64>,
 }
 
 impl Machine {
-    /// Crashes and restarts the machine. Power fails with an unsynced part of each stream on disk. The restarted
-    /// machine must keep its promises.
+    /// Crashes and restarts the machine. The power fails when each stream has some unsynced records on disk. The
+    /// restarted machine must keep its promises.
     pub fn crash(&mut self, rng: &mut Rng) -> Result<(), String> {
         let on_disk = |(synced, stream): (&usize, &Vec<Record>)| rng.usize(*synced..=stream.len());
         let ends: Vec<usize> = self.synced.iter().zip(&self.streams).map(on_disk).collect();
@@ -80,7 +80,7 @@ impl Machine {
         }
     }
 
-    /// Returns whether a commit record within the cut counts.
+    /// Returns whether a commit with this epoch counts, if its record lies within the cut.
     fn counts(&self, epoch: u64, cut: &Cut) -> bool {
         self.has(Twist::BlockEpochDecides)
             || cut
@@ -131,8 +131,8 @@ impl Machine {
         Ok(())
     }
 
-    /// Restarts in one pass by the rule: over the records from each stream's begin-checkpoint to the cut, and over
-    /// earlier records of transactions that failed.
+    /// Restarts by the rule in one pass. It plays each stream's records from the begin-checkpoint to the cut, and the
+    /// earlier records of failed transactions.
     fn restart(&self, cut: &Cut) -> Restarted {
         let k = self.anchor.k;
         let target = cut.durable.unwrap_or(u64::MAX);
@@ -143,7 +143,7 @@ impl Machine {
         for (s, stream) in self.streams.iter().enumerate() {
             let (begin, log) = (self.anchor.begin[s], &stream[..cut.ends[s]]);
             let (fates, firsts) = self.read_fates(&log[begin..], begin, cut);
-            // A transaction without an end in the log was active when the window began.
+            // A transaction without an end in the log was active when the checkpoint window began.
             let fate = |txn: Tid| fates.get(&txn).copied().unwrap_or(Fate::Lost(k));
             for record in &log[begin..] {
                 if let Record::Update(update) = record
@@ -181,7 +181,8 @@ impl Machine {
             match record {
                 Record::Commit { txn, epoch, first } => {
                     if self.counts(*epoch, cut) {
-                        // It is decided that the commit counts. The rule must not check its epoch again.
+                        // This commit is known to count, so the rule must not check its epoch again. Epoch 0 always
+                        // passes.
                         fates.insert(*txn, Fate::Committed(0));
                     } else {
                         firsts.insert(*txn, first.unwrap_or(begin));

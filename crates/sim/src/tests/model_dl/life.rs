@@ -1,4 +1,4 @@
-//! A life: weighted steps, epochs that close stream by stream, syncs, growth.
+//! The steps of a life, drawn by weight: transactions, epochs that close stream by stream, syncs, growth.
 
 use fastrand::Rng;
 
@@ -39,7 +39,7 @@ impl Machine {
         }
     }
 
-    /// Closes the epoch that is being closed, and the open one.
+    /// Closes the epoch whose closing has begun, and then the open epoch.
     pub fn close(&mut self) {
         for stream in 0..self.streams.len() {
             let unsealed = |closing: &Closing| closing.sealed[stream].is_none();
@@ -83,7 +83,7 @@ impl Machine {
         self.notice_durable();
     }
 
-    /// Marks an epoch as durable when every stream holds its part. Its commits are then acknowledged.
+    /// Marks an epoch as durable when every stream has synced its part. Its commits are then acknowledged.
     pub fn notice_durable(&mut self) {
         for (epoch, ends) in &self.closed {
             if *epoch > self.durable && self.synced.iter().zip(ends).all(|(s, e)| s >= e) {
@@ -111,8 +111,8 @@ impl Machine {
         }
     }
 
-    /// Adds a page with the newest checkpoint's number. The bytes at its place in the images' files do not belong to
-    /// it.
+    /// Adds a page that is stamped with the newest checkpoint's number. Older bytes at its place in the images' files
+    /// do not belong to it.
     fn grow(&mut self, rng: &mut Rng) {
         if self.pages.len() >= PAGES_MAX {
             return;

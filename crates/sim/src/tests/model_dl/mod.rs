@@ -1,19 +1,20 @@
-//! A model of differential logging, small enough to run tens of thousands of histories a second. Streams are vectors of
-//! records, pages are a few bytes, and disks are a prefix of each vector.
+//! A model of differential logging, small enough to run tens of thousands of histories a second. A stream is a vector
+//! of records, a page is a few bytes, and a disk holds a prefix of each vector.
 //!
 //! It uses no code of the engine except the predicates of `perdura_recovery::rule`. So a run tests the algorithm, and
-//! that those predicates implement it. Histories consist of interleaved transactions with slot locks and early lock
-//! release, and of rollbacks inside and outside of checkpoint windows. Epochs close stream by stream, sweeps are fuzzy
-//! or cancelled, pages are added, and crashes and restarts follow each other in a chain. After each life the state is
-//! computed in four ways:
+//! tests that these predicates implement the algorithm. Histories consist of interleaved transactions with slot locks
+//! and early lock release, and of rollbacks inside and outside of checkpoint windows. Epochs close stream by stream,
+//! sweeps are fuzzy or cancelled, pages are added, and crashes and restarts follow each other in a chain. After each
+//! life the state is computed in four ways:
 //!
-//! * From the newest image and the log, as restart does. It is compared with the sum of the committed changes.
+//! * From the newest image and the log, as a restart does. The result is compared with the sum of the committed
+//!   changes.
 //! * From every image to every epoch (point in time).
-//! * From every image to every other image, where only the end of a transaction is known.
+//! * From every image to every other image, where only the way in which a transaction ended is known.
 //! * From every image by records that were combined before (net change).
 //!
-//! Each known mistake in such an algorithm, including those of the printed one, is a [`Twist`]. [`VARIANTS`] lists the
-//! combinations with the verdict that their runs must reach.
+//! Each known mistake in such an algorithm, including the mistakes in the paper's printed algorithm, is a [`Twist`].
+//! [`VARIANTS`] lists the combinations with the verdict that their runs must reach.
 //!
 //! # Source
 //! *Differential Logging* (000), algorithms 1-3 and section 4.
@@ -40,21 +41,21 @@ const CRASHES: u32 = 4;
 /// The most steps in a life.
 const STEPS_MAX: u32 = 120;
 
-/// The runs of a variant.
+/// The result of a variant's runs.
 #[derive(Debug, Clone, Default)]
 pub struct Outcome {
     /// The number of runs.
     pub runs: u64,
     /// The number of runs that broke a promise.
     pub failures: u64,
-    /// The first run that did: its seed, and the broken promise.
+    /// The first failed run: its seed, and the broken promise.
     pub first: Option<(u64, String)>,
 }
 
 /// Runs one history with its crashes.
 ///
 /// # Errors
-/// Returns the broken promise, in words.
+/// Returns a description of the broken promise.
 pub fn run_one(seed: u64, twists: Twists) -> Result<(), String> {
     let mut rng = Rng::with_seed(scramble(seed));
     let mut machine = Machine::new(&mut rng, twists);
@@ -70,7 +71,7 @@ pub fn run_one(seed: u64, twists: Twists) -> Result<(), String> {
     Ok(())
 }
 
-/// Runs a variant with seeds from `seed` on, until `enough` of its runs have failed.
+/// Runs a variant with seeds from `seed` on, at most `runs` of them, until `enough` runs have failed.
 #[must_use]
 pub fn run_variant(twists: Twists, seed: u64, runs: u64, enough: u64) -> Outcome {
     let mut outcome = Outcome::default();

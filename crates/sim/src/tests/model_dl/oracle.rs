@@ -1,5 +1,5 @@
-//! The expected state, and three other ways to compute one from images and log: at any epoch, at another
-//! image, and from combined records.
+//! The expected state, and three other ways to compute a state from images and log: at any epoch, at another image,
+//! and from combined records.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ impl Machine {
         pages
     }
 
-    /// Returns an image's pages, with zeros for pages born later.
+    /// Returns an image's pages, with pages of zeros for those that were added later.
     pub fn padded(&self, image: &[Vec<u8>]) -> Pages {
         assert!(
             image.len() <= self.pages.len(),
@@ -36,8 +36,8 @@ impl Machine {
         pages
     }
 
-    /// Returns whether images and log should lead to every moment. They do not with records that lag behind their
-    /// changes, nor in a variant without tags or epochs.
+    /// Returns whether images and log must lead to the state of every moment. They cannot if records are appended
+    /// after their changes, or in a variant without tags or epochs.
     pub fn keeps_history(&self) -> bool {
         use Twist::{FlagOutsideLatch, LateAppend, NoEpochs, OneBit};
         ![OneBit, NoEpochs, LateAppend, FlagOutsideLatch]
@@ -85,7 +85,7 @@ impl Machine {
         Ok(())
     }
 
-    /// Checks the way from image to image, where only the rollback time of a transaction is known.
+    /// Checks the way from one image to another, where only the time at which a transaction was rolled back is known.
     fn check_advance(&self, updates: &[(Update, Fate)]) -> Result<(), String> {
         for (from, image) in &self.archive {
             for (to, other) in &self.archive {
@@ -104,7 +104,7 @@ impl Machine {
         Ok(())
     }
 
-    /// Checks that committed records of equal page, slot and tag act as one record.
+    /// Checks that committed records with equal page, slot and tag can be combined into one record.
     fn check_net_change(&self, updates: &[(Update, Fate)]) -> Result<(), String> {
         let mut combined: BTreeMap<(usize, usize, u64), u8> = BTreeMap::new();
         let mut rest = Vec::new();

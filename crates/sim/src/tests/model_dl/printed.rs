@@ -1,4 +1,4 @@
-//! Algorithm 3 as printed: one backward pass over each stream, with a bit as the tag.
+//! Algorithm 3 as the paper prints it: one backward pass over each stream, with one bit as the tag.
 
 use std::collections::BTreeSet;
 
@@ -20,7 +20,7 @@ impl Machine {
     fn play_backward(&self, s: usize, cut: usize, made: &mut Restarted) {
         let stream = &self.streams[s];
         let (mut committed, mut active) = (BTreeSet::new(), BTreeSet::new());
-        // Step 4. Without a checkpoint the whole log is behind it.
+        // Step 4. Without a checkpoint, the whole log lies behind the checkpoint.
         let first_behind = match self.anchor.k {
             0 => 0,
             _ => self.anchor.end[s] + 1,

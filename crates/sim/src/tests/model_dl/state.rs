@@ -1,4 +1,4 @@
-//! The state of the model: pages, streams, images and transactions, and the log's one operation.
+//! The state of the model: pages, streams, images and transactions, and appending to the log.
 
 use fastrand::Rng;
 
@@ -12,14 +12,14 @@ pub(super) type Pages = Vec<Slots>;
 /// A transaction's number, from 0.
 pub(super) type Tid = usize;
 
-/// The number of images, which alternate.
+/// The number of images. Checkpoints write them in turn.
 pub(super) const IMAGES: usize = 2;
 
 #[derive(Debug, Clone)]
 pub(super) struct Page {
     pub slots: Slots,
     pub tag: u64,
-    /// The paper's BackupID.
+    /// BackupID in the paper.
     pub bit: bool,
     pub dirty: [bool; IMAGES],
 }
@@ -56,21 +56,22 @@ pub(super) enum Record {
         first: Option<usize>,
     },
     BeginCheckpoint,
-    /// The end of a checkpoint, with the stream's active transactions and the position of each one's first record.
+    /// The end of a checkpoint. It lists the stream's active transactions, each with the position of its first
+    /// record.
     EndCheckpoint {
         k: u64,
         active: Vec<(Tid, usize)>,
     },
 }
 
-/// Everything that is known of a past transaction.
+/// The facts about a transaction that has ended.
 #[derive(Debug, Clone)]
 pub(super) struct Past {
     pub stream: usize,
     pub deltas: Vec<Delta>,
-    /// The transactions whose slots it wrote over.
+    /// The transactions whose values it overwrote.
     pub needs: Vec<Tid>,
-    /// The position of its commit record.
+    /// The position of the transaction's commit record.
     pub commit_at: usize,
     pub fate: Fate,
 }
@@ -83,13 +84,13 @@ pub(super) struct Running {
     pub first: Option<usize>,
     pub rolling_back: bool,
     pub compensates: bool,
-    /// A record that is applied but not yet appended.
+    /// The record of a change that is applied but whose record is not yet appended.
     pub unlogged: Option<Update>,
-    /// An update whose tag is read but which is not yet applied.
+    /// An update whose tag has been read but which has not been applied.
     pub half: Option<Update>,
 }
 
-/// The epoch that is being closed, and the end of its part in each sealed stream.
+/// The epoch whose closing has begun, and the end of its part in each stream that is already sealed.
 #[derive(Debug, Clone)]
 pub(super) struct Closing {
     pub epoch: u64,
@@ -142,21 +143,21 @@ pub(super) struct Machine {
     /// The closed epochs, in ascending order.
     pub closed: Vec<Closed>,
     pub closing: Option<Closing>,
-    /// The ranges of epochs that restarts voided: behind the first, up to the second.
+    /// The ranges of epochs that restarts voided. A range begins behind its first number and ends with its second.
     pub void: Vec<(u64, u64)>,
     /// The number of the newest checkpoint that began.
     pub g: u64,
     pub sweep: Option<Sweep>,
     pub anchor: Anchor,
     pub images: [Pages; IMAGES],
-    /// Every completed image with its number.
+    /// Every completed image, each with its checkpoint's number.
     pub archive: Vec<(u64, Pages)>,
     pub running: Vec<Running>,
     pub past: Vec<Past>,
     pub acknowledged: Vec<Tid>,
-    /// Per page and slot: the transaction that holds the lock.
+    /// For each page and slot: the transaction that has it locked.
     pub locks: Vec<Vec<Option<Tid>>>,
-    /// Per page and slot: the transaction that committed there last.
+    /// For each page and slot: the transaction whose write committed last.
     pub writers: Vec<Vec<Option<Tid>>>,
 }
 
@@ -207,8 +208,8 @@ impl Machine {
         self.twists.has(twist)
     }
 
-    /// Appends a record and returns its position. Blocks hold records of one epoch. So it first seals this stream's
-    /// part of the epoch that is being closed.
+    /// Appends a record and returns its position. A block holds records of one epoch only. So this first seals the
+    /// stream's part of the epoch whose closing has begun.
     pub fn append(&mut self, stream: usize, record: Record) -> usize {
         let open = |closing: &Closing| closing.sealed[stream].is_none();
         if !self.has(Twist::Impure) && self.closing.as_ref().is_some_and(open) {
@@ -218,7 +219,7 @@ impl Machine {
         self.streams[stream].len() - 1
     }
 
-    /// Sets the end of the epoch that is being closed in a stream.
+    /// Marks the current end of a stream as the end of its part of the epoch whose closing has begun.
     pub fn seal(&mut self, stream: usize) {
         let Some(closing) = &mut self.closing else {
             return;

@@ -1,4 +1,4 @@
-//! The fuzzy checkpoint: each step visits one page or takes one phase.
+//! The fuzzy checkpoint. Each step visits one page or completes one phase.
 
 use fastrand::Rng;
 
@@ -43,7 +43,8 @@ impl Machine {
         });
     }
 
-    /// Stamps one page and copies it if the image has other content. This is one step, as under the page's latch.
+    /// Stamps one page, and copies it if the image has other content. All of this is one step, as it would be under
+    /// the page's latch.
     fn visit(&mut self, sweep: &mut Sweep) {
         if self.has(Twist::BornSwept) {
             sweep.pages = self.pages.len();
@@ -131,7 +132,8 @@ impl Machine {
         };
     }
 
-    /// Cancels a sweep by stopping it. The printed algorithm has no such step: its bits would be mixed.
+    /// Cancels a checkpoint: it just stops. The printed algorithm cannot do this, because some pages would keep
+    /// toggled bits.
     pub fn cancel_sweep(&mut self) {
         let early = |sweep: &Sweep| matches!(sweep.phase, Phase::Scan | Phase::End);
         if !self.has(Twist::OneBit) && self.sweep.as_ref().is_some_and(early) {

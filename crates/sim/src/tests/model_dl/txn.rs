@@ -31,7 +31,8 @@ impl Machine {
         });
     }
 
-    /// Picks one of the running transactions. Those that roll back are picked only on request.
+    /// Picks one of the running transactions. A transaction that is rolling back is picked only if
+    /// `rolling_back_too`.
     fn pick(&self, rng: &mut Rng, rolling_back_too: bool) -> Option<usize> {
         let fits = |t: &&usize| rolling_back_too || !self.running[**t].rolling_back;
         let candidates: Vec<usize> = (0..self.running.len()).collect();
@@ -39,7 +40,7 @@ impl Machine {
         (!candidates.is_empty()).then(|| candidates[rng.usize(0..candidates.len())])
     }
 
-    /// Finishes the action that a transaction left half done, before its next action.
+    /// Finishes the action that a transaction left half done. Every later action of the transaction begins with this.
     pub fn settle(&mut self, rng: &mut Rng, at: usize) {
         if let Some(update) = self.running[at].half.take() {
             self.apply(rng, at, update);
@@ -152,8 +153,8 @@ impl Machine {
         self.end(at, Fate::Committed(epoch));
     }
 
-    /// Begins a rollback, or takes one more step of one. Outside of windows it is one step, under the gate. The branch
-    /// is chosen once.
+    /// Begins a rollback, or takes one more step of it. A rollback that begins outside windows is a single step under
+    /// the gate. One that begins within a window stays compensated to its end.
     pub fn abort(&mut self, rng: &mut Rng) {
         let Some(at) = self.pick(rng, true) else {
             return;

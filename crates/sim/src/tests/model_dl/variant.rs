@@ -1,39 +1,39 @@
-//! The variants of the model: the corrected algorithm, and variants with its mistakes reintroduced, alone and in the
-//! combinations in which they matter.
+//! The variants of the model: the corrected algorithm, and variants that reintroduce its known mistakes, alone and in
+//! the combinations that matter.
 
 /// A deviation from the corrected algorithm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Twist {
-    /// Restart treats compensated aborts as losers instead of winners. Exact either way.
+    /// Restart treats compensated aborts as losers instead of winners. Both are right.
     CompensatedAsLoser,
-    /// Every abort is compensated, also outside windows. Exact, only longer.
+    /// Every abort is compensated, also outside windows. This is right but takes longer.
     AlwaysCompensate,
-    /// Half of the records are appended at the transaction's next action (step 6 after step 5).
+    /// Half of the records are appended only at the transaction's next action (the paper's step 6 after its step 5).
     LateAppend,
-    /// Late appends are settled before a checkpoint ends.
+    /// A checkpoint appends all late records before it ends.
     Quiesce,
-    /// Pages born during a sweep are swept.
+    /// A checkpoint also sweeps pages that were added while it runs.
     BornSwept,
-    /// A record of the next epoch may precede the seal of the one being closed.
+    /// A record of the next epoch may precede the end of the epoch that is being closed.
     Impure,
-    /// The epochs that a restart voids are remembered and refused for ever.
+    /// The epochs that a restart voids are recorded, and no later restart accepts them.
     VoidRanges,
-    /// A commit counts by the position of the cut, not by its own epoch.
+    /// A commit counts if its record lies before the cut, whatever its epoch.
     BlockEpochDecides,
-    /// Aborts in a window are not compensated.
+    /// Aborts within a window are not compensated.
     NoCompensation,
     /// The tag is read before the latch is taken.
     FlagOutsideLatch,
-    /// A commit counts as durable once its own stream is.
+    /// A commit counts as durable as soon as its own stream is.
     NoEpochs,
-    /// Restart keeps what lies beyond the durable epoch.
+    /// Restart keeps log beyond the durable epoch.
     NoCut,
-    /// Net change combines records of different tags.
+    /// Net change combines records with different tags.
     NetAcrossTags,
-    /// After a crash the dirty bits of the other image are believed.
+    /// After a crash the dirty bits of the image that was not loaded are believed.
     OtherImageTrusted,
-    /// Pages that restart changed are not dirty for the image that was loaded.
+    /// Pages that the restart changed are not marked as dirty for the image that it loaded.
     RestartChangesClean,
     /// The number of an interrupted checkpoint is used again.
     CkptEpochReused,
@@ -41,7 +41,7 @@ pub enum Twist {
     AnchorBeforeLog,
     /// Restart is the printed algorithm 3, with one bit for a tag.
     OneBit,
-    /// Nothing ever aborts.
+    /// No transaction aborts.
     NoAborts,
     /// The list of active transactions is taken before the end-checkpoint record is appended.
     ListRace,
@@ -70,14 +70,14 @@ impl Twists {
     }
 }
 
-/// A variant of the algorithm and the required result of its runs.
+/// A variant of the algorithm, and the result that its runs must have.
 #[derive(Debug, Clone, Copy)]
 pub struct Variant {
-    /// Its description, for reports.
+    /// The variant's description, for reports.
     pub name: &'static str,
-    /// Its differences from the corrected algorithm.
+    /// The variant's differences from the corrected algorithm.
     pub twists: Twists,
-    /// True if it keeps every promise. If not, runs must show it.
+    /// True if the variant keeps every promise. If false, runs must find a broken promise.
     pub sound: bool,
 }
 
@@ -97,7 +97,7 @@ const fn flawed(name: &'static str, twists: &[Twist]) -> Variant {
     }
 }
 
-/// Every variant. The first is the algorithm as it is built.
+/// Every variant. The first is the algorithm that the engine implements.
 pub const VARIANTS: [Variant; 24] = {
     use Twist::*;
     [

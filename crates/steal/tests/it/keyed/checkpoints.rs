@@ -1,4 +1,4 @@
-//! Checkpoints of a tree, one that is given up and some over an open transaction.
+//! Checkpoints of a tree. One is cancelled, and some run over an open transaction.
 
 use perdura_device::SimDisk;
 use perdura_steal::{Keyed, KeyedOptions};
@@ -12,7 +12,8 @@ fn commit(keyed: &Keyed, key: &[u8], value: &[u8]) {
     let _flushed_below = keyed.txns().commit(txn);
 }
 
-/// Once, the next checkpoint ended with the redo start of the first, ahead of the begin marks that it had set itself.
+/// Once, after a cancelled checkpoint, the next one ended with the first one's redo start. That lies ahead of the
+/// begin marks that the next one had set.
 #[test]
 fn a_checkpoint_that_is_given_up_leaves_its_redo_start_to_no_other() {
     let disk = SimDisk::new(1);
@@ -30,7 +31,7 @@ fn a_checkpoint_that_is_given_up_leaves_its_redo_start_to_no_other() {
         let _worked = keyed.checkpoint_step().expect("no disk fails");
     }
     assert!(keyed.checkpoint_cancel());
-    // More pages than a batch has, none of which the first checkpoint had to write.
+    // Changes more pages than a batch has. The first checkpoint had to write none of them.
     keys().for_each(|key| commit(&keyed, &key, &[2; 40]));
     keyed.flush_all().expect("no disk fails");
     insist(&keyed, || keyed.checkpoint_now());

@@ -1,4 +1,4 @@
-//! Damage to a tree by a log or a disk: records that cannot be read, and no room.
+//! Damage to a tree: log records that cannot be read, and a full disk.
 
 use std::sync::Arc;
 
@@ -13,8 +13,8 @@ use perdura_wal::{FrameKind, Rung, Scheme};
 
 use crate::keyed::support::{TABLE, crash, digest_of, env, insist, methods, open, options, put};
 
-/// Returns the reason why each method of the logical scheme does not restart this disk, which is
-/// left unchanged.
+/// Returns, for each method of the logical scheme, the reason why it refuses to restart this disk. Leaves the disk
+/// unchanged.
 fn refusals(disk: &Arc<SimDisk>) -> Vec<(&'static str, String)> {
     let refusal = |method: &'static Method| {
         let options = KeyedOptions {
@@ -56,8 +56,8 @@ fn a_record_of_the_tree_that_cannot_be_read_is_refused_with_its_block() {
     }
 }
 
-/// Below the end of the stable log each number exists once, in any one stream. Redo would not notice that an operation
-/// is missing.
+/// Below the end of the stable log each number must exist exactly once in all streams together. Redo itself would not
+/// notice that an operation is missing.
 #[test]
 fn a_number_that_is_missing_or_there_twice_is_refused_by_every_method() {
     for (is_twice, told) in [(false, "but everything up to"), (true, "for a second time")] {
@@ -76,7 +76,7 @@ fn a_number_that_is_missing_or_there_twice_is_refused_by_every_method() {
                 .wal()
                 .append(other, kind, &payload, &none, CkptEpoch(0));
         } else {
-            // A frame that does not belong to the tree takes a number away.
+            // A frame that does not belong to the tree uses up a number.
             let kind = (FrameKind::Beacon, 1);
             let (_, taken) =
                 keyed
@@ -95,8 +95,8 @@ fn a_number_that_is_missing_or_there_twice_is_refused_by_every_method() {
     }
 }
 
-/// The effects of operations from before the redo start are in the pages alone. A copy of the pages from before that
-/// would lose them.
+/// Operations from before the redo start have their effects only in the pages. An older copy of the pages would lose
+/// these effects.
 #[test]
 fn pages_that_are_older_than_the_redo_start_are_refused_by_every_method() {
     for (scheme, seed) in [(Scheme::Logical, 1), (Scheme::Physiological, 2)] {
@@ -136,9 +136,8 @@ fn pages_that_are_older_than_the_redo_start_are_refused_by_every_method() {
     }
 }
 
-/// A restart rebuilds a page that is not whole from an image in the log. The table of dirty pages leaves out changes
-/// that the page had when it was written and the image lacks. So deleted rows came back (simulated crashes, seed
-/// 994620).
+/// A restart rebuilds a damaged page from an image in the log. The table of dirty pages leaves out changes that the
+/// page had when it was written but that the image lacks. So deleted rows came back (simulated crashes, seed 994620).
 #[test]
 fn a_page_that_rots_behind_its_image_is_refused_or_made_whole_by_every_method() {
     let disk = SimDisk::new(4);
@@ -150,7 +149,8 @@ fn a_page_that_rots_behind_its_image_is_refused_or_made_whole_by_every_method() 
             keyed.txns().write_step().expect("no disk fails");
         }
     };
-    // Splits, whose records have images; then changes of the pages that they made. All is written, and notes are cut.
+    // First splits, whose records have page images. Then changes of the new pages. All pages are written, and notes
+    // are cut.
     for value in [Some(&[1; 40][..]), None] {
         for part in 0..10u8 {
             let mut txn = keyed.txns().begin();
@@ -212,7 +212,7 @@ fn a_disk_without_room_for_another_page_refuses_the_write_and_takes_it_later() {
         let disk = SimDisk::new(2);
         let made = Keyed::create(env(&disk, 1), options(scheme), None);
         let keyed = made.expect("a new database");
-        // The log has files for what follows.
+        // The log already has segment files for everything that follows.
         let mut first = keyed.txns().begin();
         put(&keyed, &mut first, b"z", Some(b"z"));
         let _flushed_below = keyed.txns().commit(first);
@@ -237,7 +237,7 @@ fn a_disk_without_room_for_another_page_refuses_the_write_and_takes_it_later() {
         let why = refused.to_string();
         assert!(why.contains("tree/pages"), "{why}");
         disk.set_plan(FaultPlan::default());
-        // Nothing has happened, and there is room again.
+        // The refused call has changed nothing, and now there is room again.
         for number in put_until..put_until + 40 {
             put(&keyed, &mut txn, &number.to_be_bytes(), Some(&[7; 60]));
         }
@@ -262,7 +262,7 @@ fn eight_pages_are_enough_for_a_tree_of_many_levels() {
         few.frames = 8;
         let made = Keyed::create(env(&disk, 1), few.clone(), None);
         let keyed = made.expect("a new database");
-        // Keys of the greatest length, in an order that splits pages in the middle.
+        // Keys of the greatest length, put in an order that splits pages in the middle.
         for number in 0..3000u64 {
             let mut key = (number.wrapping_mul(0x9e37_79b9_7f4a_7c15))
                 .to_be_bytes()

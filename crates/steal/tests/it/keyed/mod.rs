@@ -1,4 +1,4 @@
-//! Transactions over keys: basics, restarts by every method, rollbacks over crashes.
+//! Transactions over keys: basics, restarts by every method, and rollbacks that crashes interrupt.
 
 mod basics;
 mod checkpoints;

@@ -1,4 +1,4 @@
-//! Every method restores the rows that were committed, from whatever a crash leaves. A rollback continues over crashes.
+//! Every method restores the committed rows, whatever state a crash leaves. A rollback continues after a crash.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -82,8 +82,8 @@ fn every_method_comes_to_the_rows_that_were_committed() {
     }
 }
 
-/// Leaves two transactions open, the first of which has undone five of its changes. Returns the digest without them,
-/// and the number of changes that are left.
+/// Leaves two transactions open. The first has undone five of its changes. Returns the digest that the database has
+/// without both, and the number of changes that are still to be undone.
 fn half_rolled_back(disk: &Arc<SimDisk>, options: &KeyedOptions) -> (String, u64) {
     let keyed = Keyed::create(env(disk, 2), options.clone(), None).expect("a new database");
     let mut txn = keyed.txns().begin();
@@ -107,8 +107,9 @@ fn half_rolled_back(disk: &Arc<SimDisk>, options: &KeyedOptions) -> (String, u64
     (digest, 40 - 5)
 }
 
-/// Returns whether a restart undoes only the changes that are left. With whole rows before, undoing a compensation has
-/// no lasting effect, but a rollback that crashes interrupt would never end.
+/// Returns whether a restart undoes only the changes that are not yet undone. Undoing a compensation would have no
+/// lasting effect, because records have whole old rows. But a rollback that crashes keep interrupting would never
+/// end.
 fn only_what_is_left_is_taken_back() -> bool {
     let disk = SimDisk::new(11);
     let options = options(Scheme::Logical);
@@ -124,13 +125,13 @@ fn a_restart_takes_back_what_no_compensation_has() {
     assert!(only_what_is_left_is_taken_back());
 }
 
-/// A crash at each I/O of a restart and of the rollbacks behind it, three times in a row.
+/// Crashes at each I/O of a restart and of the rollbacks after it, three times in a row.
 #[test]
 fn a_rollback_goes_on_where_a_crash_stopped_it() {
     assert_eq!(rollbacks_over_crashes(), Ok(()));
 }
 
-/// Returns the fault after restarts that were cut short.
+/// Interrupts restarts and rollbacks by crashes. Returns a description of what is wrong afterwards.
 fn rollbacks_over_crashes() -> Result<(), String> {
     for scheme in [Scheme::Logical, Scheme::Physiological] {
         let disk = SimDisk::new(11);
@@ -148,7 +149,7 @@ fn rollbacks_over_crashes() -> Result<(), String> {
                     ..FaultPlan::default()
                 });
                 let opened = Keyed::open(env(&disk, 2), options.clone());
-                // A part of the rollbacks' records becomes durable.
+                // Some of the rollbacks' records become durable.
                 let ended = opened.and_then(|keyed| keyed.expect("a database").flush_all());
                 was_cut |= ended.is_err();
                 disk.crash(
@@ -173,14 +174,14 @@ fn rollbacks_over_crashes() -> Result<(), String> {
     Ok(())
 }
 
-/// Log1 waits for the pages of rows alone, and log2 for none. It finds the pages that are in no list by the keys of the
-/// next operations.
+/// Log1 waits only for leaf pages, and log2 for no page. Log2 finds pages that are in no list by the keys of the next
+/// operations.
 #[test]
 fn log1_waits_for_no_page_of_the_index_and_log2_for_none() {
     let disk = SimDisk::new(5);
     let mut options = options(Scheme::Logical);
     options.frames = 64;
-    // No Δ is cut: all operations are the tail.
+    // No Δ is cut, so all operations belong to the tail.
     options.limits = Some(Limits {
         notes: 1000,
         written: 1000,

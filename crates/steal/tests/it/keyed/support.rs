@@ -12,7 +12,7 @@ use perdura_wal::Scheme;
 pub const TABLE: TableId = TableId(1);
 
 pub fn env(disk: &Arc<SimDisk>, streams: usize) -> StealEnv {
-    // Like a database that is opened by its directories: its locks are free when its last write has ended.
+    // The disk keeps its locks until its last write has ended, as for a database that is opened by its directories.
     disk.keep_locked(&vec![Box::new(())]);
     StealEnv {
         disks: Disks::on_one(disk.life(), streams),
@@ -21,7 +21,7 @@ pub fn env(disk: &Arc<SimDisk>, streams: usize) -> StealEnv {
     }
 }
 
-/// Returns options with few and small pages, and notes that are cut often.
+/// Returns options with few, small pages and frequently cut notes.
 pub fn options(scheme: Scheme) -> KeyedOptions {
     KeyedOptions {
         page_bytes: 512,
@@ -40,7 +40,7 @@ pub fn open(disk: &Arc<SimDisk>, streams: usize, options: &KeyedOptions) -> Keye
     opened.expect("a restart").expect("a database")
 }
 
-/// Repeats a call that finds no room, after flushing the log.
+/// Repeats a call until it finds room. Flushes the log after each failure.
 pub fn insist<T>(keyed: &Keyed, mut call: impl FnMut() -> Result<T, Error>) -> T {
     loop {
         match call() {

@@ -1,4 +1,4 @@
-//! The pages, records and rows of a stopped tree, as `verify` finds them.
+//! The pages, records and rows that `verify` finds in a closed tree.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ use crate::keyed::support::{crash, env, insist, options, put};
 
 type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// Returns a tree with a row in its pages, another in its log, and a third of a transaction that is open.
+/// Returns a tree with one row in its pages, one in its log, and one of an open transaction.
 fn worked(disk: &Arc<SimDisk>) -> Keyed {
     let made = Keyed::create(env(disk, 1), options(Scheme::Logical), None);
     let keyed = made.expect("a new database");
@@ -31,7 +31,7 @@ fn worked(disk: &Arc<SimDisk>) -> Keyed {
     keyed
 }
 
-/// Returns the findings of `verify` after a crash, and the rows that a restart in memory lists.
+/// Returns the findings of `verify` after a crash, and the rows that a restart in memory finds.
 fn looked_at(disk: &Arc<SimDisk>, keyed: Keyed) -> (Findings, Rows) {
     keyed.flush_all().expect("no disk fails");
     drop(keyed);

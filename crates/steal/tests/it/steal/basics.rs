@@ -1,4 +1,4 @@
-//! One thing at a time.
+//! Basic behaviour, tested one feature at a time.
 
 use std::sync::Arc;
 
@@ -80,7 +80,7 @@ fn all_records_of_a_transaction_stay_in_the_stream_it_was_given_at_begin() {
     let steal = Steal::create(disks.env.clone(), options).unwrap();
     let _page = steal.grow(PartitionId(0)).unwrap();
     steal.flush_all().unwrap();
-    // Block after block fills one stream; the next transactions go elsewhere.
+    // One stream fills up with blocks, so the next transactions are routed to others.
     let mut streams = Vec::new();
     for number in 0..8 {
         let mut open = begin(&steal);

@@ -1,6 +1,6 @@
-//! The places where the paper's printed algorithms do not hold, each as the shortest history that
-//! shows it. The algorithm as built survives exactly this history. With the mistake seeded (feature
-//! `flaws`) it does not, so each history shows what it claims to show.
+//! The places where the paper's printed algorithms are wrong, each with the shortest history that shows the mistake.
+//! The algorithm as built passes this history. With the mistake seeded (feature `flaws`) it fails, which proves that
+//! the history shows the mistake.
 //!
 //! # Source
 //! *Differential Logging* (000), algorithms 1 to 3.
@@ -17,11 +17,11 @@ use crate::steal::harness::{Disks, begin, flush_stream, options, row, rows};
 
 type Rows = BTreeMap<Place, Vec<u8>>;
 
-/// A database of two partitions with one page each, a committed row in either, and image 1.
+/// A database of two partitions. Each has one page with a committed row. Image 1 is complete.
 struct Lab {
     disks: Disks,
     steal: Steal,
-    /// The row of partition 0 and that of partition 1.
+    /// The places of the two rows, by partition.
     places: [Place; 2],
 }
 
@@ -55,7 +55,7 @@ impl Lab {
         rows(&self.steal)
     }
 
-    /// Begins a checkpoint and takes its steps until `partitions` of them are visited and written.
+    /// Begins a checkpoint and takes its steps until `partitions` partitions have been visited and written.
     fn visit(&self, partitions: u64) {
         self.steal.checkpoint_begin().unwrap();
         while self.steal.checkpoint_stats().partitions_done < partitions {
@@ -69,7 +69,7 @@ impl Lab {
         assert!(!self.steal.checkpoint_is_running());
     }
 
-    /// Returns the database that a restart after a crash now finds. `None`: the restart fails.
+    /// Crashes, and returns the restarted database. `None`: the restart fails.
     fn crash(self) -> Option<Lab> {
         let Lab {
             disks,
@@ -91,7 +91,7 @@ impl Lab {
     }
 }
 
-/// Checks that the history holds in the product as built, and fails when the mistake is seeded.
+/// Checks that the history passes in the product as built, and fails when the mistake is seeded.
 fn shows(history: fn() -> bool, flaws: &[Flaw]) {
     assert!(history(), "as built");
     #[cfg(feature = "flaws")]
@@ -105,9 +105,8 @@ fn shows(history: fn() -> bool, flaws: &[Flaw]) {
     let _only_with_the_feature = flaws;
 }
 
-/// P1: update, rollback, visit, all within the window. The image has the old row. The update's
-/// record shows that it was before the visit, so a restart takes it out of a page that does not
-/// have it.
+/// P1: update, rollback, visit, all within the window. The image has the old row. The update's record says that the
+/// update came before the visit. So a restart removes it from a page that does not have it.
 #[test]
 fn p1a_a_rollback_within_the_window_after_an_update_within_it() {
     fn history() -> bool {
@@ -127,8 +126,8 @@ fn p1a_a_rollback_within_the_window_after_an_update_within_it() {
     shows(history, &[Flaw::NoClr, Flaw::PrintedRule]);
 }
 
-/// P1: the update before the window, the rollback within it, before the visit. A bystander that is
-/// active at the end mark makes the restart read the log from before the window.
+/// P1: the update comes before the window, the rollback within it and before the visit. Another transaction is active
+/// at the end mark, so the restart reads the log from before the window.
 #[test]
 fn p1b_a_rollback_within_the_window_after_an_update_before_it() {
     fn history() -> bool {
@@ -154,8 +153,8 @@ fn p1b_a_rollback_within_the_window_after_an_update_before_it() {
     shows(history, &[Flaw::NoClr, Flaw::PrintedRule]);
 }
 
-/// P1: one page is visited before the rollback and one behind it. No single answer to "was it
-/// rolled back in the image" is right.
+/// P1: one page is visited before the rollback and one after it. So no single answer to "does the image have the
+/// rollback" is right.
 #[test]
 fn p1c_a_rollback_between_the_visits_of_its_pages() {
     fn history() -> bool {
@@ -173,7 +172,7 @@ fn p1c_a_rollback_between_the_visits_of_its_pages() {
     shows(history, &[Flaw::NoClr, Flaw::PrintedRule]);
 }
 
-/// A rollback that began within a window stays compensated when the window is cancelled.
+/// A rollback that began within a window stays compensated even when the window is cancelled.
 #[test]
 fn p1d_a_rollback_that_outlives_its_window_stays_compensated() {
     fn history() -> bool {
@@ -196,12 +195,12 @@ fn p1d_a_rollback_that_outlives_its_window_stays_compensated() {
     shows(history, &[]);
 }
 
-/// P2 (a): the page is changed, then visited, and the record is not in the log before the end mark.
-/// After a crash the image has a change that nothing can take out.
+/// P2 (a): the page is changed and then visited, but the record is not in the log before the end mark. After a crash
+/// the image has a change that no record can undo.
 #[test]
 fn p2a_a_record_appended_after_the_latch_is_lost_and_its_change_is_not() {
     fn history() -> bool {
-        // The transaction decides which changes the mistake strikes.
+        // The mistake affects only some transactions, so several are tried.
         (0..8).all(|tries| {
             let lab = Lab::new(1);
             let expected = lab.rows();
@@ -221,8 +220,8 @@ fn p2a_a_record_appended_after_the_latch_is_lost_and_its_change_is_not() {
     shows(history, &[Flaw::LateAppendSteal]);
 }
 
-/// P2 (b): the late record lands behind the end mark and its transaction commits. Tags are tested
-/// everywhere, not only within the window, so the change is not made twice even then.
+/// P2 (b): the late record lies behind the end mark, and its transaction commits. The restart tests tags everywhere
+/// and not only within the window, so it does not apply the change twice.
 #[test]
 fn p2b_a_record_behind_the_end_mark_with_an_old_tag_is_not_applied_again() {
     fn history() -> bool {
@@ -254,8 +253,8 @@ fn p2b_a_record_behind_the_end_mark_with_an_old_tag_is_not_applied_again() {
     }
 }
 
-/// P3: the updater reads the tag, the checkpointer visits the page, the updater changes it. The
-/// record then shows that the image has the change, which it has not.
+/// P3: the updater reads the tag, the checkpointer visits the page, and the updater then changes the page. The
+/// record's tag says that the image has the change, but the image does not have it.
 #[test]
 fn p3_a_tag_read_outside_the_latch_loses_a_committed_update() {
     fn history() -> bool {
@@ -280,8 +279,8 @@ fn p3_a_tag_read_outside_the_latch_loses_a_committed_update() {
     shows(history, &[Flaw::FlagOutsideLatch]);
 }
 
-/// P4: a page that is written from its place in memory, after the latch, has changes that it does
-/// not have by the tags of their records.
+/// P4: a page is written to the image directly from memory, after its latch is released. It then has changes which,
+/// by the tags of their records, it does not have.
 #[test]
 fn p4_a_page_copied_after_its_latch_has_a_change_twice() {
     fn history() -> bool {
@@ -294,7 +293,7 @@ fn p4_a_page_copied_after_its_latch_has_a_change_twice() {
         );
         let _durable_later = lab.steal.commit(first);
         lab.visit(0);
-        // The first step visits partition 0, the next one writes its pages.
+        // The first step visits partition 0. The next step writes the pages of this partition.
         lab.steal.checkpoint_step().unwrap();
         let mut txn = lab.steal.begin();
         assert!(
@@ -310,8 +309,8 @@ fn p4_a_page_copied_after_its_latch_has_a_change_twice() {
     shows(history, &[Flaw::CopyAfterLatch]);
 }
 
-/// P5: a cancelled sweep has visited some pages. With a toggled bit they stay out of step with the
-/// others for ever. An assigned epoch avoids this.
+/// P5: a cancelled sweep has visited some pages. A toggled bit would leave these pages out of step with the others
+/// for ever. An assigned epoch avoids this.
 #[test]
 fn p5_a_cancelled_checkpoint_leaves_no_mixed_parity() {
     fn history() -> bool {
@@ -333,8 +332,8 @@ fn p5_a_cancelled_checkpoint_leaves_no_mixed_parity() {
     shows(history, &[Flaw::PrintedRule]);
 }
 
-/// P6: a transaction commits between the capture of the active list and the end mark. It is listed
-/// as active, its commit is before the mark, and its older updates are undone.
+/// P6: a transaction commits after the active list was captured and before the end mark is appended. So it is listed
+/// as active although its commit precedes the mark, and its older updates are undone.
 #[test]
 fn p6_a_commit_between_the_active_list_and_the_end_mark() {
     fn history() -> bool {
@@ -346,7 +345,7 @@ fn p6_a_commit_between_the_active_list_and_the_end_mark() {
                 .unwrap()
         );
         lab.visit(2);
-        // Pages synced, directory written; the end marks are next.
+        // The pages are synced and the directory is written. The end marks come next.
         lab.steal.checkpoint_step().unwrap();
         lab.steal.checkpoint_step().unwrap();
         let _durable_later = lab.steal.commit(txn);
@@ -357,8 +356,8 @@ fn p6_a_commit_between_the_active_list_and_the_end_mark() {
     shows(history, &[Flaw::ListRace]);
 }
 
-/// P7 (a): the other image holds half a checkpoint, with the change of a transaction that the crash
-/// made a loser. Its pages must all be written again.
+/// P7 (a): the image that was not loaded holds half a checkpoint, with a change of a transaction that the crash made
+/// a loser. All its pages must be written again.
 #[test]
 fn p7a_the_other_image_is_not_trusted_after_a_crash() {
     fn history() -> bool {
@@ -381,7 +380,7 @@ fn p7a_the_other_image_is_not_trusted_after_a_crash() {
     shows(history, &[Flaw::OtherImageTrusted]);
 }
 
-/// P7 (a): the image that a restart began with lacks the changes of the restart's redo and undo.
+/// P7 (a): the image that a restart loaded lacks the changes that the restart's redo and undo make.
 #[test]
 fn p7a_pages_that_restart_changed_are_dirty_for_its_own_image() {
     fn history() -> bool {
@@ -406,7 +405,8 @@ fn p7a_pages_that_restart_changed_are_dirty_for_its_own_image() {
     shows(history, &[Flaw::RestartChangesClean]);
 }
 
-/// P7 (b): numbers of checkpoints that a crash cut short are in the log's tags, so they are used up.
+/// P7 (b): the number of a checkpoint that a crash interrupted appears in the log's tags, so it must not be used
+/// again.
 #[test]
 fn p7b_the_number_of_a_crashed_checkpoint_is_not_used_again() {
     fn history() -> bool {
@@ -424,7 +424,7 @@ fn p7b_the_number_of_a_crashed_checkpoint_is_not_used_again() {
         let Some(lab) = lab.crash() else {
             return false;
         };
-        // The next checkpoint takes the number after this one; it refuses a number that is used up.
+        // The next checkpoint takes the number after this one. It refuses a number that is already used.
         if lab.steal.heap().ckpt_epoch() < crashed {
             return false;
         }
@@ -434,8 +434,8 @@ fn p7b_the_number_of_a_crashed_checkpoint_is_not_used_again() {
     shows(history, &[Flaw::CkptEpochReused]);
 }
 
-/// P7 (c): a transaction whose epoch was not durable in every stream is lost, although its own
-/// stream has all of it. It stays lost when later epochs become durable.
+/// P7 (c): a transaction is lost if its epoch was not durable in every stream, even if its own stream has all its
+/// records. It must stay lost when later epochs become durable.
 #[test]
 fn p7c_losers_are_dead_for_all_later_restarts() {
     fn history() -> bool {
@@ -487,8 +487,8 @@ fn p7c_losers_are_dead_for_all_later_restarts() {
     shows(history, &[Flaw::CutIgnored, Flaw::VoidTailRevived]);
 }
 
-/// Locks are released at pre-commit, and each stream is synced by itself. Without epochs, a
-/// transaction would be acknowledged whose predecessor in another stream is lost.
+/// Locks are released at pre-commit, and each stream is synced separately. Without epochs, a transaction could be
+/// acknowledged although another that it depends on is lost with its stream.
 #[test]
 fn a_commit_is_acknowledged_only_with_what_it_depends_on() {
     fn history() -> bool {
@@ -525,8 +525,7 @@ fn a_commit_is_acknowledged_only_with_what_it_depends_on() {
     shows(history, &[Flaw::NoEpochs]);
 }
 
-/// The images of a database on several disks: each page is on its partition's disk and nowhere
-/// else.
+/// The images of a database are on several disks. Each page is only on the disk of its partition.
 #[test]
 fn pages_of_a_partition_are_on_its_image_disk() {
     let disks = Disks::new(1, 2);

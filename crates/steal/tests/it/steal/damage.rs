@@ -1,7 +1,6 @@
-//! Random histories over several lives with damage to the newest image: pages are rebuilt from the
-//! older one, or the older one is used whole. Every method, level, number of threads and order
-//! finds the same rows, and the open database has the committed rows. Some of the damage stays for
-//! later lives.
+//! Random histories over several lives with damage to the newest image. A restart rebuilds the damaged pages from the
+//! older image, or uses the older image alone. Every method, level, number of threads and order of jobs must find the
+//! same rows, and the open database must have the committed rows. Some of the damage is left for later lives.
 
 use perdura_base::{ImageSlot, PageId};
 use perdura_device::{Access, FaultPlan, File, SimDisk};
@@ -18,7 +17,7 @@ use crate::steal::walk::{Walk, seeds};
 
 const LIVES: u32 = 6;
 
-/// The damage that the seeds met: a test that damages nothing proves nothing.
+/// The damage that occurred in all seeds. A test in which none occurs proves nothing.
 #[derive(Default, Debug)]
 struct Seen {
     damaged: u32,
@@ -27,15 +26,15 @@ struct Seen {
     older: u32,
 }
 
-/// Damage to the newest image; done twice it is undone.
+/// Damage to the newest image. Applying it a second time undoes it.
 enum Damage {
     Directory(ImageSlot, perdura_base::CkptEpoch),
-    /// The pages and the byte in each.
+    /// The damaged pages, and the offset of the flipped byte in each.
     Pages(ImageSlot, Vec<PageId>, u64),
 }
 
 impl Damage {
-    /// Chooses damage to the newest of two complete images.
+    /// Chooses damage to the newest image, if both images are complete.
     fn draw(rng: &mut fastrand::Rng, disks: &Disks) -> Option<Damage> {
         let anchor = read_anchor(disks.env.disks.data.as_ref()).unwrap().unwrap();
         let complete = |image: &perdura_recovery::ImageStatus| image.is_complete();
@@ -129,7 +128,7 @@ impl Run<'_> {
         }
     }
 
-    /// Restarts in several ways, and notes each way with its result.
+    /// Restarts in several ways. Adds each way with its result to `all`.
     fn look(&mut self, times: u32, all: &mut Vec<(String, Result<Found, String>)>) {
         for _ in 0..times {
             let method = self.methods[self.rng.usize(..self.methods.len())];
@@ -209,9 +208,9 @@ fn a_damaged_image_is_made_good_by_the_older_one_and_the_log_in_every_life() {
     assert!(all.iter().all(|times| *times > 0), "{seen:?}");
 }
 
-/// With one partition on a disk its chunks lie side by side, and one read of several pages spans them. When such a read
-/// failed, the pages were read again one at a time by their numbers, which jump where a chunk ends. So sound pages were
-/// taken for damaged.
+/// With one partition on a disk, its chunks lie side by side, and one read of several pages can span two chunks. When
+/// such a read failed, the pages were read again one at a time. Their places were computed from page numbers, which
+/// jump where a chunk ends. So intact pages were taken for damaged.
 #[test]
 fn pages_of_a_run_that_cannot_be_read_at_once_are_read_again_from_their_places() {
     let mut disks = Disks::new(1, 2);
@@ -228,7 +227,7 @@ fn pages_of_a_run_that_cannot_be_read_at_once_are_read_again_from_their_places()
             fail_read_at: Some(nth),
             ..FaultPlan::default()
         });
-        // If it strikes a header or a directory, the older image is used.
+        // If the failed read was of a header or a directory, the older image is used.
         let found = dry_run(&disks, method, Schedule::inline(Level::Two, 0)).unwrap();
         let rebuilt = found
             .report
@@ -237,7 +236,8 @@ fn pages_of_a_run_that_cannot_be_read_at_once_are_read_again_from_their_places()
             .find(|note| note.contains("rebuilt"));
         assert_eq!(rebuilt, None, "read {nth}");
     }
-    // Before them come two headers in the check of what was given, and one in the load.
+    // The first three reads that can fail are of headers: two when the options are checked, one when the image is
+    // loaded.
     assert!(
         images[0].faults()["read_failed"] > 3,
         "the pages were not reached"

@@ -1,12 +1,12 @@
-//! A transaction that gets a slot before the slot's last writer is durable has seen a row that may
-//! yet be lost. It is not acknowledged before that writer is.
+//! A transaction may lock a slot before the slot's last writer is durable. It has then seen a row that may still be
+//! lost. So it must not be acknowledged before that writer is durable.
 
 use perdura_base::PartitionId;
 use perdura_steal::{Committed, Place, Records, Steal};
 
 use crate::steal::harness::{Disks, STEAL_SCHEMES, options, row, rows};
 
-/// Makes a durable row, overwritten by a transaction that has committed and is not durable.
+/// Creates a durable row, and overwrites it by a transaction that has committed but is not durable.
 fn overwritten(disks: &Disks, steal: &Steal) -> (Place, Committed) {
     let _page = steal.grow(PartitionId(0)).unwrap();
     let mut first = steal.begin();
@@ -19,8 +19,8 @@ fn overwritten(disks: &Disks, steal: &Steal) -> (Place, Committed) {
     (place, steal.commit(writer))
 }
 
-/// Found in review: the second write had no record, its epoch was 0, and it was acknowledged at
-/// once. The crash returned the row to its state before both.
+/// Found in review: the second write logged no record, so its epoch was 0 and it was acknowledged at once. After a
+/// crash the row had its value from before both writes.
 #[test]
 fn a_write_of_the_bytes_that_are_there_is_not_acknowledged_before_the_write_it_repeats() {
     for scheme in STEAL_SCHEMES {
@@ -48,8 +48,8 @@ fn a_write_of_the_bytes_that_are_there_is_not_acknowledged_before_the_write_it_r
     }
 }
 
-/// Found in review: a transaction that locked a row and read it was acknowledged while the row's
-/// writer could be lost.
+/// Found in review: a transaction that only locked and read a row was acknowledged although the row's writer could
+/// still be lost.
 #[test]
 fn a_reader_under_a_lock_is_not_acknowledged_before_the_writer_it_read() {
     for scheme in STEAL_SCHEMES {

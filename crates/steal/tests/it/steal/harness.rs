@@ -1,6 +1,6 @@
 //! A database on disks in memory, and the rows that it must hold after a crash.
 //!
-//! A crash drops the engine: unflushed blocks are lost, and written ones stay.
+//! A crash drops the engine. Blocks that were not flushed are lost, and blocks that were written stay.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -51,17 +51,17 @@ pub fn options(scheme: Scheme, records: Records) -> StealOptions {
     }
 }
 
-/// The writes of a transaction, last write of each place last.
+/// The writes of a transaction. If a place occurs more than once, the last entry counts.
 pub type Writes = Vec<(Place, Option<Vec<u8>>)>;
 
-/// All that committed, in the order of commits.
+/// All committed transactions, in the order of their commits.
 #[derive(Default)]
 pub struct History {
     pub committed: Vec<(Committed, Writes)>,
 }
 
 impl History {
-    /// Returns the rows that transactions up to an epoch leave.
+    /// Returns the rows after all transactions of epochs up to `durable`.
     pub fn rows(&self, durable: Epoch) -> BTreeMap<Place, Vec<u8>> {
         let mut rows = BTreeMap::new();
         for (committed, writes) in &self.committed {
@@ -78,13 +78,13 @@ impl History {
         rows
     }
 
-    /// Forgets the transactions that a restart has lost.
+    /// Removes the transactions that a restart has lost.
     pub fn forget_after(&mut self, durable: Epoch) {
         self.committed.retain(|(c, _)| c.epoch <= durable);
     }
 }
 
-/// Returns every taken row.
+/// Returns the rows in all taken slots.
 pub fn rows(steal: &Steal) -> BTreeMap<Place, Vec<u8>> {
     let mut rows = BTreeMap::new();
     for id in 0..steal.heap().geometry().partitions {

@@ -1,5 +1,5 @@
-//! One crash, every way back: methods, levels, threads and orders give one digest. One seed gives
-//! one digest, whatever the scheme.
+//! After one crash, all methods, levels, numbers of threads and orders of jobs lead to one digest. A seed gives the
+//! same digest under every scheme.
 
 use perdura_base::PartitionId;
 use perdura_recovery::streams::UNIT_BYTES;
@@ -12,9 +12,9 @@ use crate::steal::harness::{
 };
 use crate::steal::restarts::{dry_run, methods, placed};
 
-/// Runs a history with two checkpoints, the second sometimes left in its window; aborts before,
-/// within and after windows; and transactions open at the crash. It is the same for every scheme.
-/// Returns both digests: the one that ignores places, and the one that includes them.
+/// Runs a history that is the same for every scheme. It has two checkpoints, and the second is sometimes left in its
+/// window. It has aborts before, within and after windows, and transactions that are open at the crash. Returns two
+/// digests: one ignores the places of rows, the other includes them.
 pub fn history(disks: &Disks, options: StealOptions, seed: u64) -> (String, u64) {
     let mut rng = fastrand::Rng::with_seed(seed);
     let steal = Steal::create(disks.env.clone(), options).unwrap();
@@ -54,7 +54,7 @@ pub fn history(disks: &Disks, options: StealOptions, seed: u64) -> (String, u64)
         }
     }
     steal.flush_all().unwrap();
-    // The changes of the open transactions are in the log and must not be in the answer.
+    // The changes of the open transactions are in the log, but the expected digests must not include them.
     for open in open {
         steal.abort(open.txn);
     }
@@ -113,7 +113,7 @@ fn a_method_is_refused_for_a_log_it_cannot_read() {
     }
 }
 
-/// Found in review: no test noticed when the second pass took a loser's units oldest first.
+/// Found in review: no test noticed when the second pass played the units of a loser's records oldest first.
 #[test]
 fn a_loser_whose_changes_of_one_slot_fill_many_units_of_log_is_undone_in_order() {
     for scheme in STEAL_SCHEMES {
@@ -129,7 +129,7 @@ fn a_loser_whose_changes_of_one_slot_fill_many_units_of_log_is_undone_in_order()
         let before = steal.wal().stats().log_bytes;
         for number in 1..1500 {
             assert!(steal.update(&mut loser, place, &row(number)).unwrap());
-            // A unit ends where an epoch does.
+            // A unit of log ends with an epoch.
             if number % 50 == 0 {
                 steal.flush_all().unwrap();
             }

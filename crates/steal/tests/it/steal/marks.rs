@@ -1,4 +1,4 @@
-//! A window's begin marks are one instant in the order of physical records.
+//! A window's begin marks in all streams must mark one instant in the order of physical records.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -27,7 +27,7 @@ fn filled(steal: &Steal) -> Vec<Place> {
     places
 }
 
-/// Overwrites row after row, each four times in succession, by four transactions in separate
+/// Overwrites one row after another. Each row is overwritten four times in a row, by four transactions in different
 /// streams.
 fn overwrite(steal: &Steal, places: &[Place], go: &AtomicBool, stop: &AtomicBool) {
     for number in 0..30 * ROWS {
@@ -45,9 +45,9 @@ fn overwrite(steal: &Steal, places: &[Place], go: &AtomicBool, stop: &AtomicBool
     }
 }
 
-/// Found in review: the marks were set one by one. A transaction changed a slot behind its stream's
-/// mark and committed. The next changed it ahead of the mark of another stream. Redo played the
-/// first and skipped the second, and an acknowledged commit was gone.
+/// Found in review: the begin marks were set one by one. A transaction changed a slot behind its stream's mark and
+/// committed. The next transaction changed the slot ahead of another stream's mark. Redo played the first change and
+/// skipped the second, so an acknowledged commit was lost.
 #[test]
 fn a_slot_changed_in_two_streams_while_a_window_begins_keeps_its_last_row() {
     for _ in 0..seeds(8) {

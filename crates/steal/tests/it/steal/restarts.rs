@@ -1,4 +1,4 @@
-//! Dry restarts of one crash, and what they found.
+//! Dry restarts after one crash, and their results.
 
 use std::sync::Arc;
 
@@ -15,9 +15,9 @@ use crate::steal::harness::Disks;
 
 /// The result of a restart.
 pub struct Found {
-    /// [`perdura_steal::digest`], which ignores places.
+    /// The digest by [`perdura_steal::digest`], which ignores the places of rows.
     pub digest: String,
-    /// The digest that sees them.
+    /// The digest that includes the places of rows.
     pub placed: u64,
     pub report: RestartReport,
 }
@@ -28,7 +28,7 @@ pub fn methods(scheme: Scheme) -> Vec<&'static Method> {
     METHODS.iter().filter(reads).collect()
 }
 
-/// Restarts and changes nothing on the disks.
+/// Restarts without changing the disks. The error is the message of the failed restart.
 pub fn dry_run(disks: &Disks, method: &Method, schedule: Schedule) -> Result<Found, String> {
     let restarted = restart(&RestartOptions {
         disks: disks.env.disks.clone(),
@@ -60,7 +60,7 @@ pub fn placed(heap: &Heap) -> u64 {
     for id in (0..geometry.partitions).map(PartitionId) {
         let part = heap.lock(id);
         for local in 0..part.pages() {
-            // Read from the page itself: the data that is kept about pages agrees with them only
+            // The slots are read from the page itself. The data that is kept about pages agrees with the pages only
             // after an open.
             let Some(page) = part.page_bytes(local) else {
                 continue;

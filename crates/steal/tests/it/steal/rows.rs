@@ -1,4 +1,5 @@
-//! Every field of every method's row, changed: a restart then has another result.
+//! Changes every field of every method's row in the table of methods. Each change must lead to another result of a
+//! restart.
 
 use std::sync::Arc;
 
@@ -12,7 +13,7 @@ use crate::steal::harness::{Disks, options};
 use crate::steal::levels::history;
 use crate::steal::restarts::{dry_run, placed};
 
-/// The closed set.
+/// All page players.
 const PLAYERS: [PagePlayer; 6] = [
     PagePlayer::Group(Direction::Forward),
     PagePlayer::Group(Direction::Backward),
@@ -22,7 +23,7 @@ const PLAYERS: [PagePlayer; 6] = [
     PagePlayer::Merge(Mergers::PerThread),
 ];
 
-/// The result of a restart by a row, and the second pass that it took.
+/// The result of a restart by a method, and the second pass that the restart made.
 #[derive(Debug, PartialEq, Eq)]
 struct Seen {
     placed: u64,
@@ -38,7 +39,7 @@ fn back(disks: &Disks, method: &Method) -> Result<Seen, String> {
     })
 }
 
-/// Makes a database of the product: overwritten and deleted rows, two lives.
+/// Creates a database of the product with overwritten and deleted rows and two lives.
 fn product() -> (Disks, u64) {
     let mut disks = Disks::new(1, 1);
     disks.env.disks.images = vec![Arc::clone(&disks.env.disks.data)];
@@ -75,8 +76,8 @@ fn product() -> (Disks, u64) {
     (disks, sum)
 }
 
-/// Returns whether two players are of one kind. Such players differ in how they read and work, and
-/// not in what they find: see `each_row_says_how_it_reads_and_works` and, in recovery's tests,
+/// Returns whether two players are of the same kind. They may differ in how they read and work, but they find the
+/// same rows: see `each_row_says_how_it_reads_and_works` and, in recovery's tests,
 /// `the_group_player_reads_the_log_in_the_direction_of_its_row`.
 fn is_same_kind(one: &Player, other: &Player) -> bool {
     match (one, other) {
@@ -98,7 +99,7 @@ fn a_row_with_another_player_does_not_find_what_the_row_finds() {
                     let (_, sum) = history(&disks, options(*scheme, Records::Full), 1);
                     (disks, sum)
                 }
-                // Of the second pass, and of a log without records: there is nothing to find.
+                // This test makes no records for these methods.
                 Scheme::Value
                 | Scheme::Command
                 | Scheme::Unlogged

@@ -1,5 +1,5 @@
-//! Real threads: transfers between accounts while epochs are closed, streams flushed and
-//! checkpoints taken. Money is neither made nor lost, whenever the crash comes.
+//! Real threads: transfers between accounts while epochs are closed, streams flushed and checkpoints taken. The total
+//! of the accounts stays the same, whenever the crash comes.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -34,7 +34,7 @@ fn total(steal: &Steal) -> u64 {
 fn transfer(steal: &Steal, flushers: &Flushers, places: &[Place], rng: &mut fastrand::Rng) -> bool {
     let (a, b) = (rng.usize(..places.len()), rng.usize(..places.len()));
     let mut txn = steal.begin();
-    // Locks first, so that the rows do not change after the read.
+    // Both rows are locked before they are read, so that they cannot change after the read.
     if a == b || !steal.lock(&mut txn, places[a]) || !steal.lock(&mut txn, places[b]) {
         steal.abort(txn);
         return false;

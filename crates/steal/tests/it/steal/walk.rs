@@ -1,4 +1,4 @@
-//! One random action after another, without checkpoints: each test takes those in its own way.
+//! Random actions without checkpoints. Each test adds checkpoints in its own way.
 
 use perdura_base::{Epoch, PartitionId, StreamId};
 use perdura_steal::{Committed, Steal};
@@ -14,7 +14,7 @@ pub struct Walk {
 }
 
 impl Walk {
-    /// Does one random action; at most `open_max` transactions are open.
+    /// Takes one random action. At most `open_max` transactions are open at once.
     pub fn step(&mut self, rng: &mut fastrand::Rng, steal: &Steal, open_max: usize) {
         let stream = StreamId(rng.u8(..steal.wal().streams()));
         let some = (!self.open.is_empty()).then(|| rng.usize(..self.open.len()));
@@ -82,7 +82,7 @@ impl Walk {
     }
 }
 
-/// Returns the number of seeds to try: `SEEDS` if it is set.
+/// Returns the number of seeds to try: `SEEDS` if it is set, otherwise `without`.
 pub fn seeds(without: u64) -> u64 {
     std::env::var("SEEDS").map_or(without, |seeds| seeds.parse().unwrap())
 }

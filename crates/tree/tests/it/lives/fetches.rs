@@ -1,6 +1,6 @@
-//! The numbers of pages that a restart reads and waits for, by method and by the part of the table in memory. This is
-//! the experiment of section 5 of the paper without its times: a table of pages with uniform updates, ten checkpoints,
-//! and a crash shortly before the next one.
+//! Counts the pages that a restart reads and waits for, by method and by the share of the table that is in memory.
+//! This is the experiment of section 5 of the paper, but counted instead of timed. A table gets uniform updates and
+//! ten checkpoints, and a crash comes shortly before the next checkpoint.
 //!
 //! ```text
 //! cargo test --release -p perdura-tree --test it lives::fetches -- --ignored --nocapture
@@ -24,15 +24,15 @@ const SHAPE: Shape = Shape {
     page_bytes: 8192,
     database: *b"database",
 };
-/// Pages of the paper's table, and updates of its checkpoint interval.
+/// The number of pages in the paper's table, and of updates between two checkpoints (`INTERVAL`).
 const PAGES: usize = 436_000;
 const INTERVAL: usize = 40_000;
-/// Rows of a page. Updates are uniform, so the count affects only the time that filling takes.
+/// The number of rows in a page. Updates are uniform, so this only affects the time to fill the table.
 const ROWS: usize = 7;
 const VALUE_BYTES: usize = 1000;
-/// Updates behind the last Δ.
+/// The number of updates behind the last Δ.
 const TAIL: usize = 100;
-/// Steps of the writer for each update while a checkpoint is under way.
+/// The number of writer steps after each update while a checkpoint is running.
 const STEPS: usize = 2;
 /// The part of the pool that may be dirty, percent.
 const DIRTY_PERCENT: usize = 25;
@@ -56,7 +56,7 @@ fn open(disk: &dyn Disk, frames: usize, limits: Limits) -> Tree {
 }
 
 impl Table {
-    /// Makes a table of `pages` pages, all of it on disk.
+    /// Makes a table of `pages` pages, all of them on disk.
     fn new(pages: usize) -> Table {
         let disk: Arc<dyn Disk> = Arc::new(MemDisk::new());
         disk.make_dir("tree").expect("a directory");
@@ -86,7 +86,7 @@ impl Table {
         }
     }
 
-    /// Puts a row that differs from the one before: an unchanged row is not logged.
+    /// Puts a row that differs from the old one, because an unchanged row would not be logged.
     fn update(&self, tree: &Tree, key: u64, version: u64) {
         let row = (TABLE, &key.to_be_bytes()[..]);
         let mut value = [0; VALUE_BYTES];
@@ -107,11 +107,12 @@ impl Table {
         tree.cut_notes(eosl, &self.log);
     }
 
-    /// Fills the pool twice, takes ten checkpoints, and crashes after a whole interval, with a tail behind the last Δ.
+    /// Fills the pool twice, takes ten checkpoints, and crashes after a whole checkpoint interval. A tail lies behind
+    /// the last Δ.
     fn run(&self, frames: usize, interval: usize) {
         self.log.forget();
         let limits = if frames < 8192 {
-            // Fewer notes where all of the pool is dirty after that many.
+            // In a small pool a Δ has fewer notes. Otherwise the whole pool could be dirty before a Δ is due.
             let share = frames.div_ceil(8).max(8);
             Limits {
                 notes: share.min(1000),
@@ -132,7 +133,7 @@ impl Table {
             if updates % 10 == 0 {
                 self.tend(&tree, frames);
             }
-            // The checkpoint runs beside the updates, and has ended before the next one.
+            // The checkpoint runs between the updates, and must end before the next one begins.
             let mut steps = 0;
             while tree.pool().monitor().lock().is_in_checkpoint()
                 && (steps < STEPS || since == interval)
@@ -166,7 +167,7 @@ impl Table {
         self.log.crash();
     }
 
-    /// Restarts for good, and writes all pages to disk.
+    /// Restarts the tree itself, not a copy, and writes all pages to disk.
     fn recover(&self, frames: usize) {
         let method = Method::Log1(DETAIL);
         let restarted = restart(&*self.disk, (SHAPE, frames), &self.log, method, |_| Ok(()));
@@ -174,7 +175,7 @@ impl Table {
         self.clean(&tree);
     }
 
-    /// Restarts on a copy, in a pool of `frames` frames.
+    /// Restarts a copy of the disk, in a pool of `frames` frames.
     fn restart(&self, frames: usize, method: Method) -> Report {
         let copy = copy(&*self.disk);
         let restarted = restart(&*copy, (SHAPE, frames), &self.log, method, |_| Ok(()));
@@ -197,7 +198,8 @@ fn copy(disk: &dyn Disk) -> Arc<dyn Disk> {
     to
 }
 
-/// Runs the experiment, prints a line for each cache, and returns how many percent of its fetches log1 saves, by cache.
+/// Runs the experiment and prints a line for each cache size. Returns, by cache size, the percentage of its fetches
+/// that log1 saves.
 fn experiment(divisor: usize) -> Vec<(usize, f64)> {
     let (pages, interval) = (PAGES / divisor, INTERVAL / divisor);
     let table = Table::new(pages);
@@ -226,13 +228,13 @@ fn experiment(divisor: usize) -> Vec<(usize, f64)> {
             stalls(&sql1),
             stalls(&sql2),
         );
-        // Sql2 reads no page in excess. Log2's list names all pages of the table, and a few of these changed only
-        // before the redo start.
+        // Sql2 reads no page needlessly. Log2 reads the pages in its list, which names all pages of the table. A few
+        // of these changed only before the redo start.
         let tail = to_u64(TAIL.min(frames / 4));
         let most = to_u64(log2.dirty_pages) + tail;
         assert!((by_log1..=by_log1.max(most)).contains(&log2.data_fetches));
         assert_eq!(sql2.data_fetches, by_sql1);
-        // Redo waits for the pages of the tail, which no list names.
+        // Redo waits only for the pages of the tail, which no list names.
         assert!(stalls(&log2) <= tail + 2, "{log2:?}");
         assert!(stalls(&sql2) <= 2, "{sql2:?}");
         let apart = by_log1.abs_diff(by_sql1) as f64 / by_sql1 as f64;
@@ -256,7 +258,8 @@ fn a_table_of_dirty_pages_saves_most_fetches_where_memory_is_small() {
     }
 }
 
-/// A tenth of the paper's size, or another part by `PERDURA_TREE_DIVISOR`. The full size takes 8 GB of memory.
+/// Runs at a tenth of the paper's size, or at another fraction, `PERDURA_TREE_DIVISOR`. The full size takes 8 GB of
+/// memory.
 #[test]
 #[ignore = "half a minute"]
 fn at_a_tenth_of_the_papers_size() {

@@ -1,4 +1,4 @@
-//! A log in memory: each entry has a number, and a part from the log's begin is stable.
+//! A log in memory. Each entry has a number, and the entries up to some number are stable.
 
 use parking_lot::Mutex;
 use perdura_base::{Gsn, Pid, TableId};
@@ -18,7 +18,7 @@ pub enum Entry {
     Record(Vec<u8>),
 }
 
-/// Entries with the numbers from 1 on; those of a tail that a crash has taken are void.
+/// Entries with numbers from 1 on. A crash voids the numbers of its lost tail.
 #[derive(Debug, Default)]
 pub struct TestLog {
     state: Mutex<State>,
@@ -65,7 +65,7 @@ impl TestLog {
         }
     }
 
-    /// Drops all entries that are not stable. New numbers lie above all that were seen.
+    /// Drops all entries that are not stable. New numbers lie above all that were ever given.
     pub fn crash(&self) {
         let mut state = self.state.lock();
         let len = state.stable;
@@ -73,7 +73,7 @@ impl TestLog {
         state.eosl = Gsn(state.last);
     }
 
-    /// Appends what a monitor has cut.
+    /// Appends the records that a monitor has cut.
     pub fn append_cut(&self, cut: Option<(Delta, Option<Writes>)>) {
         if let Some((delta, writes)) = cut {
             self.record(&TreeRecord::Delta(delta));
@@ -83,7 +83,7 @@ impl TestLog {
         }
     }
 
-    /// Removes all entries from the log: their effects are on disk.
+    /// Removes all entries from the log. Their effects must be on disk.
     pub fn forget(&self) {
         let mut state = self.state.lock();
         state.entries.clear();

@@ -1,4 +1,4 @@
-//! The pages that lead to others are read first, each once, with as many threads as there are.
+//! The preload: inner pages are read first, each exactly once, by any number of threads.
 
 use super::log::TestLog;
 use super::restart::insist;
@@ -14,7 +14,7 @@ use std::sync::Arc;
 const TABLES: [TableId; 3] = [TableId(1), TableId(2), TableId(3)];
 const ROWS: u32 = 4000;
 
-/// Makes a tree with a table of several levels, one of one leaf, and an empty one.
+/// Makes a tree with three tables: one of several levels, one of a single leaf, and an empty one.
 fn tree_on_disk() -> Arc<SimDisk> {
     let (disk, tree) = new_tree(1, shape(512), 200);
     let log = TestLog::default();
@@ -74,7 +74,7 @@ fn after_it_no_search_waits_for_a_page_that_leads_to_others() {
         assert_eq!(preload.step(), Step::Done);
         let read = tree.pool().counts();
         assert_eq!(read.index_fetches, all);
-        // Two roots are leaves, and nothing stays in the window.
+        // Two of the three roots are leaves. No page is left in the window.
         assert_eq!((read.data_fetches, read.index_stalls), (2, 1), "{read:?}");
         assert!(read.ahead_reads < read.ahead_pages, "{read:?}");
         assert_eq!(tree.pool().unused_ahead(), 0);

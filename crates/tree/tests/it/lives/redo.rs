@@ -47,8 +47,9 @@ fn inner_page(tree: &Tree) -> Pid {
     pids.find(is_inner).expect("a root")
 }
 
-/// Found by the simulator: a leaf was merged away and freed, and became an inner page of the same table, between whose
-/// fences the old row's key lay. SQL1 and ARIES took it for a leaf without room and refused the database.
+/// Found by the simulator: a leaf was merged away, freed, and used again as an inner page of the same table. The old
+/// row's key lay between its fences. So SQL1 and ARIES took the page for a leaf without room and refused the
+/// database.
 #[test]
 fn a_page_that_has_become_an_inner_one_has_lost_its_rows_to_others() {
     let (tree, _log) = tall();

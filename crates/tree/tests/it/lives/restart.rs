@@ -1,4 +1,4 @@
-//! A restart over the test's log: the tree's pass, then redo by one of the methods.
+//! A restart over the test's log: redo of changes of structure, then redo of operations by one of the methods.
 
 use super::log::{Entry, TestLog};
 use perdura_base::{Error, Gsn};
@@ -19,10 +19,10 @@ use perdura_tree::tree::Tree;
 pub enum Method {
     Log0,
     Log1(Detail),
-    /// `Log1` with the pages that lead to others read first, and PF-list read ahead.
+    /// `Log1` that first reads the inner pages, and then reads PF-list ahead.
     Log2(Detail),
     Sql1,
-    /// `Sql1` with read-ahead by the log.
+    /// `Sql1` that reads ahead by the operations in the log.
     Sql2,
     Aries,
 }
@@ -37,11 +37,11 @@ pub struct Report {
     pub data_fetches: u64,
     pub data_stalls: u64,
     pub index_stalls: u64,
-    /// Pages of the table of dirty pages.
+    /// The number of pages in the table of dirty pages.
     pub dirty_pages: usize,
 }
 
-/// Repeats a call whose pages find no frame, with steps of the writer in between.
+/// Repeats a call that finds no frame for its pages. Takes a step of the writer after each failure.
 pub fn insist<T>(
     tree: &Tree,
     eosl: Gsn,
@@ -57,9 +57,9 @@ pub fn insist<T>(
     }
 }
 
-/// The log as a restart needs it.
+/// The parts of the log that a restart uses.
 struct Scan {
-    /// The entries behind the redo start of the newest checkpoint that has ended.
+    /// The entries behind the redo start of the newest completed checkpoint.
     entries: Vec<(Gsn, Entry)>,
     rssp: Gsn,
 }

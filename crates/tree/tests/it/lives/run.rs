@@ -1,4 +1,4 @@
-//! One tree with its disk and log: the work on it, and its crashes.
+//! One tree with its disk and its log: work on the tree, and crashes.
 
 use super::log::{Entry, TestLog};
 use super::restart::{Method, Report, insist, restart};
@@ -59,7 +59,7 @@ pub fn rows_of(tree: &Tree, eosl: Gsn, tables: &[TableId]) -> Result<Rows, Error
     Ok(rows)
 }
 
-/// Changes a row in tree and map.
+/// Changes a row in the tree and in the map.
 pub fn change(
     tree: &Tree,
     log: &TestLog,
@@ -71,7 +71,7 @@ pub fn change(
     let size = tree.shape().page_bytes;
     let key = draw_key(rng, size);
     let most = size / 4 - key.len() - 4;
-    // There are times of filling and times of emptying.
+    // Phases with mostly puts alternate with phases with mostly removals.
     let puts = if (rows.len() / 60).is_multiple_of(2) {
         6
     } else {
@@ -95,7 +95,7 @@ pub fn change(
     Ok(())
 }
 
-/// The events that the runs have met.
+/// Counts of the events in all runs.
 #[derive(Debug, Default)]
 pub struct Met {
     pub crashes: u64,
@@ -152,7 +152,7 @@ impl Run {
                 }
             }
             _ => {
-                // The pool may be full of pages that the log has to be ahead of.
+                // All pages in the pool may be waiting for the log to become stable.
                 log.flush(log.unstable() / 2);
                 let late = log.eosl();
                 let stable = if rng.bool() { *eosl } else { late };
@@ -173,7 +173,7 @@ impl Run {
         Ok(())
     }
 
-    /// Returns the rows by the log.
+    /// Returns the rows that the log describes.
     fn told(&self) -> Rows {
         let mut rows = Rows::new();
         for (_, entry) in self.log.entries() {
@@ -199,7 +199,7 @@ impl Run {
         met.crashes += 1;
     }
 
-    /// Tries every method, and restarts for good with one.
+    /// Tries every method on a copy, and then restarts the tree itself by one method.
     pub fn restart(&mut self, met: &mut Met) -> Result<Tree, String> {
         let told = self.told();
         for method in METHODS {
@@ -234,7 +234,7 @@ impl Run {
         }
     }
 
-    /// Runs a restart that writes pages now and then. The power is cut after `cut` operations of the disk.
+    /// Runs a restart that writes pages from time to time. After `cut` operations of the disk the power is cut.
     fn with(&mut self, method: Method, cut: Option<u64>) -> Result<(Tree, Report), Error> {
         self.disk.set_plan(FaultPlan {
             cut_after_ops: cut,
@@ -261,7 +261,7 @@ impl Run {
         let rows =
             rows_of(tree, self.log.eosl(), &TABLES).map_err(|e| format!("{method:?}: {e}"))?;
         if rows == *told {
-            // No run ends with right rows in a damaged tree.
+            // Right rows are not enough: the tree's links must be right too.
             let checked = check(tree, self.log.eosl()).map_err(|e| format!("{method:?}: {e}"))?;
             return match checked.faults.first() {
                 Some(fault) => Err(format!("{method:?}: {fault:?}")),

@@ -1,4 +1,5 @@
-//! Restart: every method of redo on a copy, then one of them for good, with page writes and crashes in between.
+//! Restart: every method of redo on a copy. Then one of them on the tree itself, with page writes and crashes in
+//! between.
 
 use super::world::{Body, LIMITS, Mistake, Op, Page, Pages, ROOT, Split, World, Write, lookup};
 use fastrand::Rng;
@@ -9,7 +10,7 @@ use perdura_tree::dirty_pages::DirtyPages;
 use perdura_tree::monitor::Monitor;
 use std::collections::BTreeMap;
 
-/// The events that the runs have met.
+/// Counts of the events in all runs.
 #[derive(Debug, Default)]
 pub struct Counts {
     /// Operations that a table skipped.
@@ -37,20 +38,20 @@ const METHODS: [Method; 6] = [
 ];
 
 impl Method {
-    /// Returns whether it finds an operation's page by the page that the log names.
+    /// Returns whether the method finds an operation's page by the page number in the log.
     fn goes_by_page(self) -> bool {
         matches!(self, Method::Sql1 | Method::Aries)
     }
 }
 
-/// An operation or a split, of those behind the redo start.
+/// An operation or a split behind the redo start.
 enum Event<'a> {
     Op(&'a Op),
     Split(&'a Split),
     Record(TreeRecord),
 }
 
-/// An event that an analysis by pages meets.
+/// An event for an analysis by pages.
 enum Met<'a> {
     Update(Pid, Gsn),
     Writes(&'a Writes),
@@ -58,7 +59,7 @@ enum Met<'a> {
 }
 
 impl World {
-    /// Returns the entries of the log behind a position of each stream, by their numbers.
+    /// Returns the log entries behind a position in each stream, by number.
     fn events(&self, from: &[usize]) -> Vec<(Gsn, Event<'_>)> {
         let mut events = Vec::new();
         for (stream, from) in self.streams.iter().zip(from) {
@@ -86,7 +87,7 @@ impl World {
         self.events(&from)
     }
 
-    /// Returns the table of a method that has one.
+    /// Returns the method's table of dirty pages. `None`: the method has none.
     fn table(&self, method: Method) -> Option<DirtyPages> {
         let rssp = self.anchor.rssp;
         match method {
@@ -121,8 +122,8 @@ impl World {
         }
     }
 
-    /// Calls `meet` with each event of an analysis by pages behind the redo start, in the order of
-    /// the numbers.
+    /// Calls `meet` with each event behind the redo start that an analysis by pages uses, in ascending order of
+    /// number.
     fn updates(&self, mut meet: impl FnMut(Met<'_>)) {
         for (gsn, event) in self.events(&self.anchor.begin) {
             match event {
@@ -140,7 +141,7 @@ impl World {
         }
     }
 
-    /// Returns the first note of the next life.
+    /// Returns the number of the first note in the next life.
     fn next_note(&self) -> u64 {
         let ends = self.records().into_iter().map(|(_, event)| match event {
             Event::Record(TreeRecord::Delta(delta)) => {
@@ -151,7 +152,7 @@ impl World {
         ends.max().unwrap_or(0)
     }
 
-    /// Returns the rows by the log.
+    /// Returns the rows that the log describes.
     fn told(&self) -> BTreeMap<u8, u32> {
         let mut rows = BTreeMap::new();
         for (_, event) in self.events(&vec![0; self.streams.len()]) {
@@ -162,7 +163,7 @@ impl World {
         rows
     }
 
-    /// Tries each method, and begins the next life with one of them, which may crash some times.
+    /// Tries each method, and then begins the next life by one method. This restart may crash a few times.
     pub fn restart(&mut self, counts: &mut Counts) -> Result<(), String> {
         let mut rng = self.rng.fork();
         for method in METHODS {
@@ -202,7 +203,7 @@ impl World {
         }
     }
 
-    /// Redoes the operations that a method does not skip. Returns whether it came to the end.
+    /// Redoes all operations that a method does not skip. Returns false if a crash interrupted it.
     fn redo(
         &self,
         redo: &mut Redo,
@@ -279,14 +280,14 @@ impl World {
     }
 }
 
-/// A redo that is under way.
+/// A redo in progress.
 struct Redo {
     method: Method,
     pages: Pages,
-    /// The monitor that notes the pages that it makes dirty. `None`: the redo is only a trial.
+    /// The monitor that notes the pages that the redo makes dirty. `None`: the redo is only a trial.
     monitor: Option<Monitor>,
     under_way: Option<Write>,
-    /// The pages that it has written.
+    /// The pages that the redo has written.
     written: Vec<(Pid, Page)>,
 }
 
@@ -339,7 +340,7 @@ impl Redo {
         }
     }
 
-    /// Begins or ends the write of a page. Everything of the lives before is stable.
+    /// Begins or ends the write of a page. The whole log of earlier lives is stable.
     fn write_sometimes(&mut self, rng: &mut Rng, eosl: Gsn) {
         if rng.bool() {
             return;
@@ -370,7 +371,7 @@ impl Redo {
         }
     }
 
-    /// Returns the rows that can be reached.
+    /// Returns the rows that the tree leads to.
     fn state(&self) -> Result<BTreeMap<u8, u32>, String> {
         let mut rows = BTreeMap::new();
         for child in self.pages[&ROOT].rows.values() {

@@ -1,4 +1,4 @@
-//! Normal operation: operations, splits, epochs, page writes, checkpoints, and the crash.
+//! Normal operation: operations, splits, epochs, page writes, checkpoints, and crashes.
 
 use fastrand::Rng;
 use perdura_base::{Gsn, Pid};
@@ -6,7 +6,7 @@ use perdura_formats::tree_record::TreeRecord;
 use perdura_tree::monitor::{Dirty, Limits, Monitor, Tells};
 use std::collections::{BTreeMap, VecDeque};
 
-/// The bound of the keys: all are below it.
+/// All keys are below this number.
 pub const KEYS: u8 = 24;
 pub const ROOT: Pid = Pid(0);
 
@@ -20,21 +20,21 @@ pub const LIMITS: Limits = Limits {
 /// A mistake in the surroundings of the monitor and the analyses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mistake {
-    /// An operation takes its number and is noted later, when others have been.
+    /// An operation gets its number, but is noted later, after others.
     NumberBesideNote,
     /// A page counts as written when its write has ended, before the sync.
     WrittenBeforeSync,
-    /// Begin positions are taken after the redo start has its number.
+    /// Begin positions are taken after the redo start got its number.
     BeginAfterMark,
-    /// A page has one number for operations and changes of structure.
+    /// A page has only one number for operations and changes of structure.
     OneLsn,
     /// Redo by page does not look at the page's fences.
     NoFences,
-    /// The next life does not note the pages that a restart makes dirty.
+    /// The pages that a restart makes dirty are not noted for the next life.
     RestartNotNoted,
-    /// A restart does not make durable the log that it relies on.
+    /// A restart does not first make the log durable that it uses.
     LogNotDurable,
-    /// A restart does not make durable the pages that it relies on.
+    /// A restart does not first make the pages durable that it uses.
     PagesNotDurable,
 }
 
@@ -55,7 +55,7 @@ impl Mistake {
 pub struct Page {
     pub low: u8,
     pub high: u8,
-    /// Of a leaf: values. Of the root: the pages by their separators.
+    /// In a leaf: the values by key. In the root: the pages by separator.
     pub rows: BTreeMap<u8, u32>,
     pub plsn: Gsn,
     pub dlsn: Gsn,
@@ -97,11 +97,11 @@ pub enum Body {
 #[derive(Debug, Default)]
 pub struct Stream {
     pub frames: Vec<Body>,
-    /// Frames that are durable.
+    /// The number of durable frames.
     pub synced: usize,
 }
 
-/// An epoch that was closed: its end in each stream, and the counter at that moment.
+/// A closed epoch: the end of its part in each stream, and the counter of numbers at that time.
 #[derive(Debug, Clone)]
 pub struct Ended {
     pub epoch: u64,
@@ -109,11 +109,11 @@ pub struct Ended {
     pub gsn: Gsn,
 }
 
-/// The start of a restart.
+/// The point at which a restart begins.
 #[derive(Debug, Clone)]
 pub struct Anchor {
     pub rssp: Gsn,
-    /// The position at which operations behind the redo start begin, by stream.
+    /// By stream, the position from which on operations are behind the redo start.
     pub begin: Vec<usize>,
     /// The position of the redo start in stream 0.
     pub mark: usize,
@@ -123,11 +123,11 @@ pub struct Anchor {
 struct Checkpoint {
     begin: Option<Vec<usize>>,
     mark: Option<(Gsn, usize)>,
-    /// The epoch of its end.
+    /// The epoch of the checkpoint's end record.
     end: Option<u64>,
 }
 
-/// A page on its way to the disk.
+/// A page that is being written.
 #[derive(Debug)]
 pub struct Write {
     pub pid: Pid,
@@ -148,7 +148,7 @@ pub struct World {
     pub eosl: Gsn,
     pub next_pid: u32,
     pub memory: Pages,
-    /// The pages that a read of the disk gives, and those that a power cut leaves.
+    /// The pages that reads of the disk return. `safe` has those that survive a power cut.
     pub disk: Pages,
     pub safe: Pages,
     pub issued: Vec<Write>,
@@ -156,7 +156,7 @@ pub struct World {
     pub monitor: Monitor,
     pub anchor: Anchor,
     checkpoint: Option<Checkpoint>,
-    /// Operations that have a number and are not noted.
+    /// Operations that have a number but are not yet noted.
     pending: VecDeque<Op>,
     pub tells: Tells,
 }
@@ -369,7 +369,7 @@ impl World {
         }
     }
 
-    /// Updates EOSL, late.
+    /// Updates EOSL, with a delay.
     fn hear_eosl(&mut self) {
         let durable = self.cuts.iter().rfind(|ended| ended.epoch <= self.durable);
         if let Some(ended) = durable {
@@ -398,7 +398,7 @@ impl World {
         self.issued.push(Write { pid, page, copied });
     }
 
-    /// Ends a write: a read gives the page, and a power cut may lose it.
+    /// Ends a write. Reads return the new page, but a power cut may still lose it.
     fn complete(&mut self) {
         if self.issued.is_empty() {
             return;
@@ -484,8 +484,8 @@ impl World {
         }
     }
 
-    /// Crashes by a kill, after which the log keeps all that was written, or by a power cut. The log keeps what the
-    /// newest durable epoch needs.
+    /// Crashes by a kill, after which all that was written is on disk, or by a power cut. The log ends with the
+    /// newest epoch that is then whole in every stream.
     pub fn crash(&mut self) -> Result<(), String> {
         let is_killed = self.rng.u8(..10) < 4;
         for write in std::mem::take(&mut self.issued) {
@@ -530,7 +530,7 @@ impl World {
         Ok(())
     }
 
-    /// Cuts the power: of each page that was not synced, one of its states is left.
+    /// Cuts the power. Of each page with unsynced writes, one of its versions is left.
     pub fn lose_pages(&mut self) {
         for write in std::mem::take(&mut self.unsynced) {
             if self.rng.bool() {
