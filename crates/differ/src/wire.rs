@@ -113,7 +113,7 @@ impl Wire {
         }
     }
 
-    /// Sends QUIT and waits until the server has closed the connection. By then the server has
+    /// Sends QUIT and waits until the server has closed the connection. At that point the server has
     /// removed this client.
     ///
     /// # Errors

@@ -85,7 +85,7 @@ where
             Err(error) if error.family() == Family::Corruption => return Ok(()),
             Err(error) => return Err(format!("a damaged image: {error}")),
         };
-        // The database may start from its only image if the damaged page is one that the image does not list.
+        // The database may start from its only image if the image does not list the damaged page.
         if !both && !one_page {
             return Err("the only image is damaged and yet the database started".to_owned());
         }

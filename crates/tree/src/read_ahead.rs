@@ -300,7 +300,7 @@ impl IndexPreload<'_> {
         {
             Ok(run) => Some(run),
             Err(Refused::InMemory) => None,
-            // When a read in progress ends, its pages are used here and make room. If no read is in progress, the
+            // A read in progress ends at some point. Its pages are used here and make room. If no read is in progress, the
             // pool is full of other pages.
             Err(Refused::NoRoom) if level.under_way == 0 => {
                 level.left = 0;

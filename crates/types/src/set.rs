@@ -108,8 +108,7 @@ pub fn join<'a>(
                 return Ok(());
             }
             let mut sets: Vec<&Source<'_>> = sets.iter().flatten().collect();
-            // The members of the smallest set are looked up in the larger sets, because these
-            // look-ups are fewest.
+            // The members of the smallest set need the fewest look-ups in the others.
             sets.sort_by_key(|set| set.len());
             let Some((first, others)) = sets.split_first() else {
                 return Ok(());

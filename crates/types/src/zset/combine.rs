@@ -174,7 +174,7 @@ fn intersection(
     };
     let in_all = first.source.iter().filter_map(|entry| {
         let member = entry.key();
-        // As in Redis, NaN becomes zero only in the first score before the scores are combined.
+        // NaN becomes zero, as in Redis, only in the first score before the scores are combined.
         let score = number(first.score(&entry));
         let score = others.iter().try_fold(score, |score, other| {
             let found = other.source.find(&member)?;

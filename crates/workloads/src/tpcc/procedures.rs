@@ -356,7 +356,7 @@ fn is_original(data: &str) -> bool {
     data.contains("ORIGINAL")
 }
 
-/// Returns the date that an argument stands for, milliseconds. For 0, it is the transaction's own time.
+/// Returns the date of an argument, milliseconds. For 0, it is the transaction's own time.
 fn date_of(at: u32, now_ms: u64) -> u64 {
     if at == 0 {
         now_ms
