@@ -30,7 +30,8 @@ use clap::{ColorChoice, CommandFactory, Parser, Subcommand};
         perdura serve                          serve ./perdura-data on 127.0.0.1:6379\n  \
         redis-cli set greeting hello           talk to it with any Redis client\n  \
         perdura verify --data perdura-data     check a stopped database\n\n\
-        Exit codes: 0 done, 1 failed, 2 usage, 3 data damaged, 4 stopped by a failing disk."
+        Exit codes: 0 done, 1 failed, 2 usage, 3 data damaged, 4 stopped by a failing disk, \
+        5 the log belongs to another process."
 )]
 struct Cli {
     #[command(subcommand)]
