@@ -4,7 +4,6 @@ use perdura::Core;
 use perdura::types::Source;
 use perdura_base::PartitionId;
 
-use crate::clients_life::ClientsLife;
 use crate::model::State;
 use crate::ops::{is_row, key_bytes, key_number};
 use crate::over_core::OverCore;
@@ -110,9 +109,7 @@ impl World {
     pub(crate) fn check_state(&mut self) -> Check {
         self.verify(self.core())?;
         let durable = self.core().report().durable_epoch;
-        let survived = self.survived(self.core());
-        self.model.restart(survived);
-        self.life = ClientsLife::of(self.core().report());
+        self.model.restart(durable);
         if let Some(scan) = &mut self.scan {
             scan.restart(self.model.live());
         }

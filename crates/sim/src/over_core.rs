@@ -170,8 +170,7 @@ pub(crate) trait OverCore {
     fn state_at(&self, durable: u64) -> Self::State;
     /// Returns the epoch up to which a restart has kept all commits, in the numbers that the model uses.
     fn survived(&self, core: &Core) -> u64 {
-        let durable = core.report().durable_epoch;
-        self.machine().life.kept(core, durable)
+        core.report().durable_epoch
     }
     /// Returns whether the model can still compute the state at this epoch.
     fn remembers(&self, _survived: u64) -> bool {

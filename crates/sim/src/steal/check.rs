@@ -7,7 +7,6 @@ use perdura_device::SimDisk;
 use perdura_recovery::{Level, Method, RestartOptions, Schedule, restart};
 use perdura_steal::Steal;
 
-use crate::clients_life::ClientsLife;
 use crate::lives::Lives;
 use crate::other_image::OtherImage;
 use crate::over_core::anchor_of;
@@ -45,7 +44,7 @@ impl World {
     /// Compares a restart without damage with the model.
     pub fn verify(&self, steal: &Steal) -> Check {
         let report = steal.report();
-        let durable = self.life.kept(steal, report.durable_epoch);
+        let durable = report.durable_epoch;
         self.check_kept(durable)?;
         self.check_images_met(report)?;
         check_void(report, steal.wal().current().0)?;
@@ -62,11 +61,8 @@ impl World {
     /// was not durable.
     pub fn check_state(&mut self) -> Check {
         self.verify(self.steal())?;
-        let report = self.steal().report();
-        let (next, durable) = (ClientsLife::of(report), report.durable_epoch);
-        let kept = self.life.kept(self.steal(), durable);
-        self.clients.oracle.restart(kept);
-        self.life = next;
+        let durable = self.steal().report().durable_epoch;
+        self.clients.oracle.restart(durable);
         self.count_restart(durable);
         Ok(())
     }
@@ -138,7 +134,7 @@ impl World {
     /// Checks a restart after rot. The restart must fail with an error of the corruption family, or recover exactly a
     /// durable prefix that reaches at least to the epoch that later evidence names.
     pub fn check_damaged(&self, disks: &[Arc<SimDisk>], damage: &str) -> Check<Option<u64>> {
-        let kept = |steal: &Steal| self.life.kept(steal, steal.report().durable_epoch);
+        let kept = |steal: &Steal| steal.report().durable_epoch;
         let started = started(self.open_on(disks), kept, self.evidence, damage)?;
         let Some((steal, durable)) = started else {
             return Ok(None);

@@ -95,7 +95,7 @@ impl OverCore for World {
     fn survived(&self, core: &Core) -> u64 {
         match self.swarm.unlogged {
             true => core.report().checkpoint,
-            false => self.life.kept(core, core.report().durable_epoch),
+            false => self.life.kept(core),
         }
     }
 

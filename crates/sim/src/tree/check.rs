@@ -22,7 +22,7 @@ impl World {
     /// Compares a restart without damage with the model.
     pub fn verify(&self, keyed: &Keyed) -> Check {
         let report = keyed.report();
-        let durable = self.life.kept(keyed, report.durable_epoch);
+        let durable = self.life.kept(keyed);
         self.check_kept(durable)?;
         self.check_images_met(report)?;
         let expected = self.keys.clients.oracle.state_at(durable);
@@ -41,10 +41,7 @@ impl World {
         faults::clear(&self.disks);
         self.verify(self.keyed())?;
         let report = self.keyed().report().clone();
-        let (kept, durable) = (
-            self.life.kept(self.keyed(), report.durable_epoch),
-            report.durable_epoch,
-        );
+        let (kept, durable) = (self.life.kept(self.keyed()), report.durable_epoch);
         self.life = ClientsLife::of(&report);
         if let Some(tree) = report.tree {
             let marks = [
@@ -88,7 +85,7 @@ impl World {
     /// Checks a restart after rot. It must be an error of the corruption family, or exactly a durable prefix that
     /// reaches at least to the epoch that later evidence names.
     pub fn check_damaged(&self, disks: &[Arc<SimDisk>], damage: &str) -> Check<Option<u64>> {
-        let kept = |keyed: &Keyed| self.life.kept(keyed, keyed.report().durable_epoch);
+        let kept = |keyed: &Keyed| self.life.kept(keyed);
         let started = started(self.open_on(disks), kept, self.evidence, damage)?;
         let Some((keyed, durable)) = started else {
             return Ok(None);
