@@ -46,6 +46,16 @@ fn crashes_meet_a_memory_that_is_ahead_of_the_disk_and_is_lost_or_drained() {
     }
 }
 
+/// An open that met a crash had made one more epoch durable. A form of the oracle then expected that epoch of disks
+/// that do not know the clients' life.
+#[test]
+fn disks_that_do_not_know_the_clients_life_have_the_state_with_which_it_began() {
+    for seed in [158, 1491] {
+        let report = common::runs(Mode::Tree, seed, 1);
+        assert!(report.violations.is_empty(), "seed {seed}");
+    }
+}
+
 #[test]
 fn every_seeded_bug_of_the_tree_is_caught() {
     common::each_is_caught(Mode::Tree, &SEEN, || None);
