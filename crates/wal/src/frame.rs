@@ -1,7 +1,8 @@
 //! Frames, which are the contents of blocks. A frame may cross block boundaries. Frames can be read forward or
 //! backward.
 
-use perdura_base::cursor::{Reader, Writer};
+use perdura_base::cursor::{Reader, Writer, varint_len};
+use perdura_base::num::to_u64;
 use perdura_base::{CkptEpoch, Epoch, Incarnation, Pos, TxnId};
 
 /// The kind of a frame. No `match` on it has a catch-all arm, so for a new kind the compiler lists all code that must
@@ -15,11 +16,11 @@ pub enum FrameKind {
     BeginCheckpoint = 2,
     /// Marks the end of a checkpoint's window.
     EndCheckpoint = 3,
-    /// Records a restart: the position that it kept and the epochs that it voided.
+    /// Records a restart: the kept durable epoch, and the cut of each stream.
     Restart = 4,
     /// An empty frame. The header of its block is evidence of the durable epoch.
     Beacon = 5,
-    /// One record of a transaction that interleaves with others, opaque to the log.
+    /// One record of a transaction that interleaves with other transactions. The record is opaque to the log.
     Record = 6,
     /// The changes of one transaction, row by row, opaque to the log.
     Effects = 7,
@@ -42,8 +43,8 @@ pub enum Role {
     EndMark,
     /// The frame describes the log and changes no data.
     Log,
-    /// The frame is replayed in a separate pass, after all frames of other roles. Frames of the same partition are
-    /// replayed in their order.
+    /// The frame is replayed in a separate pass, after all frames of other roles. Frames of one partition are replayed
+    /// in order.
     Ordered,
     /// The frame's operations have numbers. They are replayed in numerical order, in a separate part of the restart.
     Numbered,
@@ -60,17 +61,17 @@ impl Role {
     }
 }
 
-/// The treatment of frames by an archive. For a log, the greatest value among its frames applies.
+/// The treatment of frames by an archive. The greatest value among the frames of a log applies to the whole log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Archived {
     /// The frames change no data and are omitted.
     Omitted,
     /// The archive's runs contain the frames' changes.
     Runs,
-    /// Only backups contain the frames' changes, up to the moment of each backup.
+    /// The archive's runs do not contain the frames' changes. A backup contains the changes made before the backup.
     Carried,
-    /// Neither runs nor backups can contain the frames' changes. A log with such frames cannot be archived; the text
-    /// says why.
+    /// Neither the archive's runs nor its backups can contain the frames' changes. A log with these frames cannot be
+    /// archived. The text gives the reason.
     Refused(&'static str),
 }
 
@@ -147,14 +148,14 @@ impl FrameKind {
         self as u8
     }
 
-    /// Returns the kind that a byte of a file represents; `None` if there is no such kind.
+    /// Returns the kind that the byte `code` represents in a file; `None` if it represents no kind.
     #[must_use]
     pub fn from_code(code: u8) -> Option<FrameKind> {
         FrameKind::ALL.into_iter().find(|kind| kind.code() == code)
     }
 }
 
-/// A frame that was read from the log.
+/// A frame read from the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Frame<'a> {
     /// The kind of the frame.
@@ -163,7 +164,15 @@ pub struct Frame<'a> {
     pub payload: &'a [u8],
 }
 
-/// The direction in which a log is read.
+impl Frame<'_> {
+    /// Returns the number of bytes in front of the payload: the frame's kind and length. They may lie in an older block
+    /// than the payload.
+    pub(crate) fn head_bytes(&self) -> usize {
+        1 + varint_len(to_u64(self.payload.len()))
+    }
+}
+
+/// The reading direction of a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
     /// Oldest first.
@@ -218,9 +227,9 @@ pub struct RestartRecord {
     pub incarnation: Incarnation,
     /// The durable epoch that the restart kept.
     pub durable: Epoch,
-    /// The highest checkpoint epoch in the log before the restart (`Gx` for lost transactions).
+    /// The highest checkpoint epoch in the log before the restart, including its void blocks.
     pub ckpt_max: CkptEpoch,
-    /// The position at which each stream was cut.
+    /// The cut of each stream.
     pub cut: Vec<Pos>,
 }
 
@@ -263,13 +272,13 @@ impl RestartRecord {
     }
 }
 
-/// A transaction that was active when a checkpoint ended. `first` is the position of the block in which its first
-/// record begins.
+/// A transaction that was active when a checkpoint ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ActiveTxn {
     /// The transaction.
     pub txn: TxnId,
-    /// The position of its first record, in the stream whose frame lists the transaction.
+    /// The position of the block with the start of the transaction's first record. The block is in the stream of the
+    /// frame that lists the transaction.
     pub first: Pos,
 }
 
@@ -278,11 +287,11 @@ pub struct ActiveTxn {
 pub struct EndRecord {
     /// The checkpoint.
     pub k: CkptEpoch,
-    /// The transactions of this stream that were active; `None` in executor mode, which keeps no such list.
+    /// The active transactions of this stream; `None` in executor mode, which keeps no list.
     pub active: Option<Vec<ActiveTxn>>,
 }
 
-/// Appends the list of active transactions to an end-checkpoint payload, behind `k`.
+/// Appends the list of active transactions to an end-checkpoint payload, after the checkpoint epoch `k`.
 pub fn encode_active(active: &[ActiveTxn], out: &mut Vec<u8>) {
     out.put_varint(perdura_base::num::to_u64(active.len()));
     for entry in active {

@@ -1,8 +1,8 @@
-//! Reading a scanned stream in units. A unit is a run of blocks whose first block begins with the start of a frame.
+//! Reading a scanned stream in units. A unit consists of consecutive blocks and begins with the start of a frame.
 //!
 //! Reading and opening a unit are separate, so that a restart can do them on different threads.
 //! [`StreamScan::read_raw`] waits for the disk. [`RawUnit::open`] checks the checksums and joins the bodies. An opened
-//! unit has the origin of each of its frames, so a player of it needs no scan.
+//! unit has the origin of each of its frames, so a replay of the unit needs no scan.
 
 use perdura_base::num::{to_u64, to_usize};
 use perdura_base::{Epoch, Error, Incarnation, Pos, Result, StreamId};
@@ -13,14 +13,14 @@ use crate::reads::UnitReads;
 use crate::scan::{BlockRef, StreamScan};
 use crate::segment::{SEGMENT_HEADER_BYTES, SegmentId};
 
-/// The origin of a frame: the stream, the life, and the block in which the frame begins.
+/// The origin of a frame: the stream, the life, and the frame's first block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Origin {
     /// The stream.
     pub stream: StreamId,
-    /// The life of the database in which the frame was written.
+    /// The life of the database that wrote the frame.
     pub life: Incarnation,
-    /// The position of the block in which the frame begins.
+    /// The position of the frame's first block.
     pub pos: Pos,
     /// The epoch of that block.
     pub epoch: Epoch,
@@ -30,7 +30,7 @@ pub struct Origin {
 pub struct RawUnit {
     stream: StreamId,
     blocks: Vec<BlockRef>,
-    /// The segment of each block, for the texts of errors.
+    /// The segment of each block, for use in error messages.
     segments: Vec<SegmentId>,
     raw: Vec<u8>,
 }
@@ -48,14 +48,15 @@ pub struct Unit {
 }
 
 impl StreamScan {
-    /// Returns the number of unit reads so far, and their bytes.
+    /// Returns the number of units read so far, and the number of bytes read.
     #[must_use]
     pub fn unit_reads(&self) -> UnitReads {
         self.unit_reads.so_far()
     }
 
-    /// Returns the units of the scan as ranges of blocks. Each begins with the start of a frame, ends before another
-    /// such block, and belongs to one incarnation. Each can be read independently and has about `bytes` bytes.
+    /// Returns the units of the scan as ranges of blocks. A frame starts at the beginning of each unit. A frame also
+    /// starts right after each unit except the last. The blocks of a unit are of one incarnation. Each unit can be read
+    /// independently and has about `bytes` bytes.
     #[must_use]
     pub fn units(&self, bytes: u64) -> Vec<std::ops::Range<usize>> {
         let mut units = Vec::new();
@@ -76,7 +77,7 @@ impl StreamScan {
         units
     }
 
-    /// Returns the kinds of frames in a run of blocks.
+    /// Returns the kinds of frames in a range of blocks.
     #[must_use]
     pub fn holds(&self, blocks: &std::ops::Range<usize>) -> Holds {
         let mut holds = Holds::default();
@@ -145,7 +146,7 @@ impl StreamScan {
         damaged_block(block, self.segments[block.segment].id)
     }
 
-    /// Reads the frames of one unit, and passes each with its origin to `each`. Returns the bytes of the frames.
+    /// Reads one unit, and passes each frame and its origin to `each`. Returns the size of the frames in bytes.
     ///
     /// # Errors
     /// Fails with an error that `each` returns, or with [`Error::Corrupt`] if the bytes have changed since the scan or
@@ -169,7 +170,7 @@ impl RawUnit {
         to_u64(self.raw.len())
     }
 
-    /// Returns the life of the database in which the unit was written.
+    /// Returns the life of the database that wrote the unit.
     #[must_use]
     pub fn life(&self) -> Incarnation {
         self.blocks
@@ -241,7 +242,7 @@ impl Unit {
         to_u64(self.joined.len())
     }
 
-    /// Returns the bytes in which all payloads lie.
+    /// Returns the joined bodies of the unit's blocks. All payloads lie in them.
     #[must_use]
     pub fn joined(&self) -> &[u8] {
         &self.joined
@@ -258,8 +259,7 @@ impl Unit {
     ) -> Result<()> {
         let base = self.joined.as_ptr().addr();
         let whole = for_each_frame(&self.joined[self.skip..], direction, |frame: Frame<'a>| {
-            // The frame's head may be at the end of one block and its payload begin in the next one.
-            let at = frame.payload.as_ptr().addr() - base;
+            let at = frame.payload.as_ptr().addr() - base - frame.head_bytes();
             let index = self.starts.partition_point(|start| *start <= at).max(1) - 1;
             each(frame, &self.origins[index])
         })?;

@@ -1,4 +1,4 @@
-//! Everything that was appended is read back, in whole epochs only.
+//! All appended frames are read back, in whole epochs only.
 
 use perdura_base::{CkptEpoch, Incarnation, PartitionSet, Pos, StreamId};
 use perdura_device::{CrashProfile, SimDisk};
@@ -36,6 +36,44 @@ fn groups_of_any_size_come_back_in_order_in_both_directions_and_in_any_units() {
         let mut backward = groups(&scans, unit_bytes, Direction::Backward);
         backward.iter_mut().for_each(|groups| groups.reverse());
         assert_eq!(backward, written);
+    }
+}
+
+/// An earlier build had this bug. If a frame began at the end of a block, the log recorded the next block as the
+/// frame's origin. The log may be cut at an origin, so the first record of an open transaction could be cut off.
+#[test]
+fn the_origin_of_a_frame_is_the_block_in_which_its_first_byte_is() {
+    let mut rng = fastrand::Rng::with_seed(2);
+    let disk = SimDisk::new(2);
+    let anchor = anchor(1);
+    let wal = open(&disk, &anchor, 1);
+    let none = PartitionSet::empty();
+    let written: Vec<Pos> = std::iter::repeat_with(|| {
+        let payload = vec![7; rng.usize(0..4) + if rng.u8(0..9) == 0 { 200 } else { 0 }];
+        wal.append(StreamId(0), FrameKind::Group, &payload, &none, CkptEpoch(0))
+            .pos
+    })
+    .take(30_000)
+    .collect();
+    flush(&wal);
+    disk.crash(CrashProfile::Nothing, 2);
+    let (scans, _) = scan(&disk, &anchor).unwrap();
+    assert!(scans[0].blocks.len() > 3, "frames lie in several blocks");
+    for direction in [Direction::Forward, Direction::Backward] {
+        let mut read = Vec::new();
+        for unit in scans[0].units(u64::MAX) {
+            let each = |frame: perdura_wal::Frame<'_>, origin: &perdura_wal::Origin| {
+                if frame.kind == FrameKind::Group {
+                    read.push(origin.pos);
+                }
+                Ok(())
+            };
+            scans[0].read_unit(unit, direction, each).unwrap();
+        }
+        if direction == Direction::Backward {
+            read.reverse();
+        }
+        assert_eq!(read, written, "{direction:?}");
     }
 }
 
